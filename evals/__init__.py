@@ -1,0 +1,1 @@
+"""Workloads, benchmarks and results. Not installed; run from a checkout."""

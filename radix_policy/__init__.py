@@ -1,0 +1,1 @@
+"""The cache policy: who is calling, what runs next, what a cached prefix is worth."""
