@@ -33,17 +33,16 @@ class Dispatch(NamedTuple):
     """A call with a name: who is calling, in which session.
 
     ``tenant``, ``session``, ``agent``: small integers, never reused while anything refers to
-    them. ``number``: the dispatch's place on the logical clock. ``turn``: how many calls this
-    agent has made in this session, this one included. ``anchor``: length in tokens of the
-    agent's fixed context as known now.
+    them. ``number``: the dispatch's place on the logical clock. ``anchor``: length in tokens of
+    the agent's fixed context as known now. ``labelled``: the client named the session.
     """
 
     tenant: int
     session: int
     agent: int
     number: int
-    turn: int
     anchor: int
+    labelled: bool
 
 
 class NodeKind(IntEnum):

@@ -1,0 +1,105 @@
+"""What the counts mean: discounted first passage, in closed form.
+
+Pure functions. ``gamma`` discounts one call of a session by the chance that the cache turns over
+before it: a value is E[gamma^T], T the number of calls until an agent runs next. Notation and
+formulas are those of ``docs/policy.md``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def transition_matrix(follows: Floats, marginal: Floats, prior: float) -> Floats:
+    """P_ij = (C_ij + kappa m_j) / (N_i + kappa); every row sums to one. O(n^2)."""
+    row = follows.sum(axis=1, keepdims=True)
+    return (follows + prior * marginal) / (row + prior)
+
+
+def end_probability(ends: Floats, goes: Floats, mean: float, prior: float) -> Floats:
+    """q_i = (E_i + kappa q) / (N_i + E_i + kappa): the session is over after a call of i."""
+    return (ends + prior * mean) / (goes + ends + prior)
+
+
+def combine_ends(agent: Floats, turn: Floats, mean: float) -> Floats:
+    """odds(q_s) = odds(q_i) odds(q_n) / odds(q): agent and turn as independent evidence."""
+    odds = agent / (1 - agent) * (turn / (1 - turn)) * ((1 - mean) / mean)
+    return odds / (1 + odds)
+
+
+def first_passage(P: Floats, q: Floats, gamma: float) -> Floats:
+    """G_ia = E[gamma^T; a runs before the session ends], from a call of i. O(n^3).
+
+    M = (I - gamma diag(1-q) P)^-1 counts discounted visits, and G_ia = (M - I)_ia / M_aa, since
+    every visit to a is a first one followed by M_aa - 1 more.
+    """
+    n = len(q)
+    M = np.linalg.inv(np.eye(n) - gamma * (1 - q)[:, None] * P)
+    return np.clip((M - np.eye(n)) / np.diag(M), 0.0, 1.0)
+
+
+def from_start(starts: Floats, G: Floats) -> Floats:
+    """G0 = pi0 + (1 - pi0)(pi0 G): the same, from the birth of a session."""
+    return starts + (1 - starts) * (starts @ G)
+
+
+def liveness(q: Floats, tail: Floats) -> Floats:
+    """A = (1-q) S(t) / (q + (1-q) S(t)): the session is alive, given its silence."""
+    alive = (1 - q) * tail
+    return alive / np.maximum(q + alive, 1e-12)
+
+
+def gap_tail(weights: Floats, edges: Floats, age: Floats, horizon: float) -> tuple[Floats, Floats]:
+    """S(t) = P(g > t) and phi(t) = E[exp(-(g - t) / H) given g > t].
+
+    ``weights`` (k, B): a gap histogram a line. ``edges`` (B + 1,): bin edges in dispatches.
+    ``age`` (k,): t of each line. The bin that holds t counts by its part above t.
+    """
+    lines = np.arange(len(age))
+    low, high = edges[:-1], edges[1:]
+    centre = np.sqrt(low * high)
+    mass = weights[:, ::-1].cumsum(axis=1)[:, ::-1]
+    spread = np.exp(-centre / horizon)
+    worth = (weights * spread)[:, ::-1].cumsum(axis=1)[:, ::-1]
+    where = np.clip(np.searchsorted(edges, age, side="right") - 1, 0, len(low) - 1)
+    above = np.clip((high[where] - age) / (high[where] - low[where]), 0.0, 1.0)
+    lost = weights[lines, where] * (1 - above)
+    left = np.maximum(mass[lines, where] - lost, 0.0)
+    later = np.maximum(worth[lines, where] - lost * spread[where], 0.0)
+    tail = left / np.maximum(mass[:, 0], 1e-12)
+    phi = np.exp(np.minimum(age / horizon, 50.0)) * later / np.maximum(left, 1e-12)
+    return tail, np.clip(phi, 0.0, 1.0)
+
+
+def rank_passage(p: Floats, gamma: float) -> Floats:
+    """F_r = gamma (p_r + P_>r F_{r+1}) / (1 - gamma P_<r): first passage under move-to-front.
+
+    ``p`` (..., R + 1): chance that the next agent stands at rank r of the session's
+    move-to-front list. An agent at r is called (p_r), stays (a better rank is called) or sinks by
+    one (a worse one is). The last rank stands for all agents not listed and never sinks.
+    Returns the same shape. O(R).
+    """
+    below = np.cumsum(p, axis=-1) - p
+    above = 1.0 - below - p
+    F = np.zeros_like(p)
+    nxt = np.zeros(p.shape[:-1])
+    for r in range(p.shape[-1] - 1, -1, -1):
+        nxt = gamma * (p[..., r] + above[..., r] * nxt) / (1 - gamma * below[..., r])
+        F[..., r] = nxt
+    return F
+
+
+def rank_first_step(p: Floats, F: Floats) -> Floats:
+    """f_r = p_r + P_>r F_{r+1} + P_<r F_r: as ``rank_passage``, the next call being certain."""
+    below = np.cumsum(p, axis=-1) - p
+    above = 1.0 - below - p
+    sunk = np.concatenate([F[..., 1:], F[..., -1:]], axis=-1)
+    return p + above * sunk + below * F
+
+
+def odds(value: Floats) -> Floats:
+    """v / (1 - v)."""
+    return value / (1 - value)

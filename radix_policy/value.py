@@ -1,0 +1,389 @@
+"""The value of a class of radix nodes: the discounted chance that it is used again.
+
+One instance per tenant. Counts are folded in at once; what follows from them (the first-passage
+matrix, a line per session) is worked out when an eviction asks, the matrix at most every
+``refresh`` dispatches, a session's line when it spoke or the matrix changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radix_policy import passage
+from radix_policy.call import NodeKind
+from radix_policy.config import ScoutConfig
+from radix_policy.horizon import Horizon
+from radix_policy.live import LiveSessions, Session
+from radix_policy.reuse import ReuseRatios
+from radix_policy.transitions import GAP_BINS, RANKS, TURNS, AgentRows, Counts
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CERTAIN = 0.999
+NOT_YET = -(1 << 60)
+_SWEEP = 8
+_END_PRIOR = 0.1
+_EDGES = 2.0 ** (np.arange(GAP_BINS + 1) / 4)
+_SPREAD_GAPS = np.where(np.arange(GAP_BINS) < 24, 1.0 / 24, 0.0)
+
+
+class ScoutValue:
+    """Learns from arrivals and departures, answers with values in [0, 1].
+
+    Costs: O(1) per arrival; per valued dispatch O(S n) for S live sessions and n agents; every
+    ``refresh`` dispatches O(n^3 + S n).
+    """
+
+    def __init__(self, config: ScoutConfig, horizon: Horizon) -> None:
+        self.config = config
+        self.horizon = horizon
+        self.counts = Counts(config)
+        self.sessions = LiveSessions()
+        self.rows = AgentRows(config.max_agents, self._row_reused)
+        self.reuse = ReuseRatios(config.reuse_prior, config.reuse_decay, config.max_sessions)
+        self._refreshed = NOT_YET
+        self._valued = NOT_YET
+        self._changed: set[int] = set()
+        self._busy: dict[int, Session] = {}
+        self._outdated = True
+        self._lines: Floats = np.zeros((0, 0))
+
+    # -- what happens ------------------------------------------------------------------
+
+    def arrive(self, session: int, agent: int, now: int) -> None:
+        """A call of ``agent`` enters the queue at dispatch ``now``."""
+        known = len(self.rows)
+        row = self.rows.claim(agent)
+        self.counts.grow(row + 1)
+        self._outdated |= len(self.rows) != known
+        entry = self.sessions.get(session)
+        if entry is None:
+            entry = self._add(session)
+            self.counts.starts[row] += 1
+        elif self.sessions.row[entry.slot] >= 0:
+            self._follow(entry.slot, row, now)
+            if entry.over:
+                self.counts.end(int(self.sessions.row[entry.slot]), self._turn(entry.slot), -1.0)
+        self.counts.seen[row] += 1
+        self.sessions.speak(session, row, now)
+        entry.waiting.append(agent)
+        self._busy[session] = entry
+        self._changed.add(entry.slot)
+        self._valued = NOT_YET
+        self._sweep(now)
+
+    def admit(self, session: int, agent: int, number: int) -> None:
+        """The call has matched the tree: what it did not use is stale from now on."""
+        entry = self.sessions.get(session)
+        if entry is not None:
+            entry.calls[agent] = max(number, entry.calls.get(agent, 0))
+
+    def depart(self, session: int, agent: int) -> None:
+        """The call is done, well or not; the session waits for its next one."""
+        entry = self.sessions.get(session)
+        if entry is not None and agent in entry.waiting:
+            entry.waiting.remove(agent)
+            if not entry.waiting:
+                self._busy.pop(session, None)
+            if entry.ended and not entry.waiting:
+                self._close(session)
+        self._valued = NOT_YET
+
+    def end(self, session: int) -> None:
+        """The client says that the session ends (with the call under way, if there is one)."""
+        entry = self.sessions.get(session)
+        if entry is None or entry.over:
+            return
+        entry.ended = True
+        if not entry.waiting:
+            self._close(session)
+
+    def merge(self, absorbed: int, survivor: int) -> None:
+        """Two sessions turned out to be one: what the absorbed one had is the survivor's."""
+        gone = self.sessions.get(absorbed)
+        if gone is None:
+            return
+        self.counts.starts[self.sessions.row[gone.slot]] -= 1
+        np.maximum(self.counts.starts, 0.0, out=self.counts.starts)
+        kept = self.sessions.get(survivor)
+        if kept is not None:
+            for agent, number in gone.calls.items():
+                kept.calls[agent] = max(number, kept.calls.get(agent, 0))
+            kept.waiting.extend(gone.waiting)
+            if kept.waiting:
+                self._busy[survivor] = kept
+        self._forget(absorbed)
+
+    # -- what it is worth --------------------------------------------------------------
+
+    def private(
+        self, session: int, agents: Iterable[int], kind: NodeKind, used: int, now: int
+    ) -> float:
+        """V = sum over the node's agents of U_s(a) r(a, kind); 0 if the session is gone.
+
+        ``used``: the dispatch that used the node last; a later call of the same agent has
+        passed it by and made it stale.
+        """
+        entry = self.sessions.get(session)
+        if entry is None or not self.sessions.alive[entry.slot]:
+            return 0.0
+        self._value(now)
+        total = 0.0
+        for agent in agents:
+            row = self.rows.get(agent)
+            if row is None:
+                continue
+            left = NodeKind.STALE if entry.calls.get(agent, 0) > used else kind
+            total += self._at(entry.slot, row) * self.reuse.ratio(agent, left)
+        return min(total, 1.0)
+
+    def shared(self, agents: Iterable[int], now: int) -> float:
+        """V = O / (1 + O), O the odds of all live sessions and of sessions yet to come."""
+        self._value(now)
+        total = sum(
+            self._odds[row] for agent in agents if (row := self.rows.get(agent)) is not None
+        )
+        return float(total / (1 + total))
+
+    def expected(self, now: int) -> dict[int, float]:
+        """The value of every known agent's anchor, by agent id."""
+        self._value(now)
+        return {
+            self.rows.agent(row): float(self._odds[row] / (1 + self._odds[row]))
+            for row in range(len(self.rows))
+        }
+
+    def predict(self, session: int) -> dict[int, float]:
+        """Who calls next in the session, if it goes on: probability by agent id, sum 1."""
+        n = len(self.rows)
+        entry = self.sessions.get(session)
+        if n == 0 or entry is None:
+            return {}
+        slot = entry.slot
+        row = int(self.sessions.row[slot])
+        markov = self._markov_row(row)
+        rank = self._rank_row(row, slot)
+        spread = rank[RANKS] * self._newcomers(slot)
+        for place, other in enumerate(self.sessions.listed[slot]):
+            if other >= 0:
+                spread[other] = rank[place]
+        trust = self._trust(np.array([row]))[0]
+        mixed = (1 - trust) * markov + trust * spread
+        mixed /= mixed.sum()
+        return {self.rows.agent(r): float(mixed[r]) for r in range(n)}
+
+    def _add(self, session: int) -> Session:
+        if len(self.sessions) >= self.config.max_sessions:
+            self._forget(self.sessions.oldest())
+        return self.sessions.add(session)
+
+    # -- learning ----------------------------------------------------------------------
+
+    def _follow(self, slot: int, row: int, now: int) -> None:
+        before = int(self.sessions.row[slot])
+        rank = self.sessions.rank(slot, row)
+        chances = self._rank_row(before, slot)
+        by_rank = chances[rank]
+        if rank == RANKS:
+            by_rank = by_rank * self._newcomers(slot)[row]
+        self.counts.credit(before, float(self._markov_row(before)[row]), float(by_rank))
+        gap = now - int(self.sessions.last[slot])
+        self.counts.follow(before, row, gap, rank, self._turn(slot))
+
+    def _close(self, session: int) -> None:
+        entry = self.sessions.by_id[session]
+        row = int(self.sessions.row[entry.slot])
+        if row >= 0:
+            self.counts.end(row, self._turn(entry.slot))
+        self.sessions.close(session)
+        self._valued = NOT_YET
+
+    def _sweep(self, now: int) -> None:
+        limit = self._idle_limit()
+        for session in self.sessions.silent(now - limit, _SWEEP):
+            self._close(session)
+        for session in self.sessions.forgettable(
+            now - int(limit * self.config.forget_factor), _SWEEP
+        ):
+            self._forget(session)
+
+    def _forget(self, session: int) -> None:
+        self._busy.pop(session, None)
+        self.sessions.remove(session)
+
+    def _idle_limit(self) -> int:
+        gaps = self.counts.all_gaps
+        total = gaps.sum()
+        if total < 1:
+            return 1 << 20
+        bin_99 = int(np.searchsorted(gaps.cumsum(), 0.99 * total))
+        return int(max(self.config.idle_min, self.config.idle_factor * _EDGES[bin_99 + 1]))
+
+    def _row_reused(self, row: int) -> None:
+        self.counts.forget(row)
+        for session in self.sessions.forget_row(row):
+            self._forget(session)
+        self._outdated = True
+
+    # -- refresh -----------------------------------------------------------------------
+
+    def _value(self, now: int) -> None:
+        """Bring session lines and anchor odds up to this dispatch."""
+        if self._valued == now:
+            return
+        self._valued = now
+        if self._outdated or now - self._refreshed >= self.config.refresh:
+            self._refresh(now)
+            self._changed = set(self.sessions.alive_slots().tolist())
+        changed = np.array(sorted(s for s in self._changed if self.sessions.alive[s]), dtype=int)
+        self._changed.clear()
+        if len(changed):
+            self._lines[changed, : len(self.rows)] = self._session_lines(changed)
+        self._slots = self.sessions.alive_slots()
+        alive, recency = self._survival(self._slots, now)
+        values = (alive * recency)[:, None] * self._lines[self._slots, : len(self.rows)]
+        values = np.minimum(values, CERTAIN)
+        self._place = np.full(len(self.sessions.row), -1, dtype=np.int64)
+        self._place[self._slots] = np.arange(len(self._slots))
+        for entry in self._busy.values():
+            for agent in entry.waiting:
+                row = self.rows.get(agent)
+                if row is not None and self._place[entry.slot] >= 0:
+                    values[self._place[entry.slot], row] = CERTAIN
+        self._values = values
+        newborn = self.horizon.turnover * self.horizon.births * self._from_start
+        self._odds = passage.odds(values).sum(axis=0) + newborn
+
+    def _at(self, slot: int, row: int) -> float:
+        return float(self._values[self._place[slot], row])
+
+    def _refresh(self, now: int) -> None:
+        counts, n = self.counts, len(self.rows)
+        self._refreshed, self._outdated = now, False
+        if self._lines.shape[0] < len(self.sessions.row) or self._lines.shape[1] < n:
+            self._lines = np.zeros((len(self.sessions.row), max(8, 2 * n)))
+        goes = counts.follows.sum(axis=1)
+        ends = counts.ends.copy()
+        turn_ends, turn_goes = counts.turn_ends.copy(), counts.turn_goes.copy()
+        slots = self.sessions.alive_slots()
+        if len(slots) and hasattr(self, "_q"):
+            alive, _ = self._survival(slots, now)
+            np.add.at(ends, self.sessions.row[slots], 1 - alive)
+            np.add.at(goes, self.sessions.row[slots], alive)
+            turn = np.minimum(self.sessions.turn[slots], TURNS - 1)
+            np.add.at(turn_ends, turn, 1 - alive)
+            np.add.at(turn_goes, turn, alive)
+        mean = (ends.sum() + 4 * _END_PRIOR) / (ends.sum() + goes.sum() + 4)
+        self._mean_end = float(mean)
+        self._q = passage.end_probability(ends, goes, mean, self.config.prior_weight)
+        self._q_turn = passage.end_probability(turn_ends, turn_goes, mean, self.config.turn_prior)
+        self._gamma = self.horizon.discount(self._mean_gap())
+        self._marginal = counts.seen / counts.seen.sum()
+        follows = counts.follows if self.config.prediction else np.zeros((n, n))
+        P = passage.transition_matrix(follows, self._marginal, self.config.prior_weight)
+        self._G = passage.first_passage(P, self._q, self._gamma)
+        starts = (counts.starts + self.config.prior_weight * self._marginal) / (
+            counts.starts.sum() + self.config.prior_weight
+        )
+        self._from_start = passage.from_start(starts, self._G)
+
+    def _mean_gap(self) -> float:
+        gaps = self.counts.all_gaps
+        total = gaps.sum()
+        centres = np.sqrt(_EDGES[:-1] * _EDGES[1:])
+        return float((gaps @ centres + 8.0) / (total + 1))
+
+    def _survival(self, slots: Ints, now: int) -> tuple[Floats, Floats]:
+        """A_s and phi_s of the sessions in ``slots``."""
+        row = self.sessions.row[slots]
+        age = (now - self.sessions.last[slots]).astype(float)
+        everyone = self.counts.all_gaps + _SPREAD_GAPS
+        everyone = everyone / everyone.sum()
+        # A gap tail is needed per agent that spoke last, not per session: few distinct lines.
+        gaps = self.counts.gaps[row] + self.config.gap_shrink * everyone
+        tail, recency = passage.gap_tail(gaps, _EDGES, np.maximum(age, 1.0), self.horizon.turnover)
+        turn = np.minimum(self.sessions.turn[slots], TURNS - 1)
+        q = passage.combine_ends(self._q[row], self._q_turn[turn], self._mean_end)
+        return passage.liveness(q, tail), recency
+
+    def _session_lines(self, slots: Ints) -> Floats:
+        """Value of every agent to each session if it is alive and just spoke; shape (k, n)."""
+        row = self.sessions.row[slots]
+        certain = np.maximum(self._gamma * (1 - self._q[row]), 1e-9)
+        markov = np.minimum(self._G[row] / certain[:, None], 1.0)
+        if not self.config.prediction:
+            return markov
+        trust = self._trust(row)[:, None]
+        return (1 - trust) * markov + trust * self._rank_lines(slots, row)
+
+    def _rank_lines(self, slots: Ints, row: Ints) -> Floats:
+        gamma = self._gamma * (1 - self._mean_end)
+        count = self.sessions.count[slots]
+        first = self._rank_rows(row, count)
+        later = _possible(np.tile(self._everyone_ranks(), (len(slots), 1)), count)
+        F = passage.rank_passage(later, gamma)
+        f = passage.rank_first_step(first, F)
+        share = self._newcomer_lines(slots)
+        once = first[:, RANKS:] * share
+        again = later[:, RANKS:] * share
+        lines = once + (1 - once) * gamma * again / (1 - gamma * (1 - again))
+        listed = self.sessions.listed[slots]
+        where, place = np.nonzero(listed >= 0)
+        lines[where, listed[where, place]] = f[where, place]
+        return lines
+
+    # -- predictors --------------------------------------------------------------------
+
+    def _turn(self, slot: int) -> int:
+        return int(min(self.sessions.turn[slot], TURNS - 1))
+
+    def _markov_row(self, row: int) -> Floats:
+        counts, prior = self.counts, self.config.prior_weight
+        marginal = counts.seen / max(counts.seen.sum(), 1e-9)
+        follows = counts.follows[row]
+        return np.asarray((follows + prior * marginal) / (follows.sum() + prior))
+
+    def _everyone_ranks(self) -> Floats:
+        ranks = self.counts.all_ranks + 1.0 / (RANKS + 1)
+        return np.asarray(ranks / ranks.sum())
+
+    def _rank_rows(self, row: Ints, count: Ints) -> Floats:
+        weight = self.config.rank_weight
+        ranks = self.counts.ranks[row] + weight * self._everyone_ranks()
+        return _possible(ranks, count)
+
+    def _rank_row(self, row: int, slot: int) -> Floats:
+        return self._rank_rows(np.array([row]), self.sessions.count[slot : slot + 1])[0]
+
+    def _newcomer_lines(self, slots: Ints) -> Floats:
+        """How calls by agents new to each session share out among them; shape (k, n)."""
+        share = np.tile(self.counts.seen, (len(slots), 1))
+        listed = self.sessions.listed[slots]
+        where, place = np.nonzero(listed >= 0)
+        share[where, listed[where, place]] = 0.0
+        return np.asarray(share / np.maximum(share.sum(axis=1, keepdims=True), 1e-12))
+
+    def _newcomers(self, slot: int) -> Floats:
+        return self._newcomer_lines(np.array([slot]))[0]
+
+    def _trust(self, row: Ints) -> Floats:
+        """Weight of the rank prediction against the Markov one, by agent that spoke last."""
+        whole = (self.counts.all_mixture[1] + 1) / (self.counts.all_mixture.sum() + 2)
+        own = self.counts.mixture[row]
+        prior = 4.0
+        return np.asarray((own[:, 1] + prior * whole) / (own.sum(axis=1) + prior))
+
+    def bytes(self) -> int:
+        """Memory held by what was learned, without the tree's own records."""
+        return self.counts.bytes() + self.sessions.bytes() + self.reuse.bytes() + self._lines.nbytes
+
+
+def _possible(ranks: Floats, count: Ints) -> Floats:
+    """Ranks beyond the session's agents can't come up; lines sum to one."""
+    masked = ranks.copy()
+    masked[:, :RANKS][np.arange(RANKS) >= count[:, None]] = 0.0
+    return masked / masked.sum(axis=1, keepdims=True)
