@@ -1,0 +1,172 @@
+"""Entry point of group ``sglang.srt.plugins``: the policy names, every hook, the check at start.
+
+SGLang calls :func:`register` in each of its processes. It adds the policy names to
+``--radix-eviction-policy`` and puts the check in front of argument resolution; nothing else
+happens until that check has accepted one of our policies. It then names the policy in the
+environment, which the ranks inherit, and there the remaining hooks are put in place. Under any
+other policy SGLang runs unhooked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from radix_policy.config import POLICIES, ConfigError, parse_config
+from scout_sglang import compat
+
+logger = logging.getLogger(__name__)
+
+ACTIVE_ENV = "SCOUT_SGLANG_POLICY"
+# Imported before register() runs in a rank and in the DP controller, but not in the
+# detokenizer, which would only grow by what the hooks import.
+RANK_MODULE = "sglang.srt.managers.scheduler"
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One patch: ``function`` ("module:name", imported when applied) on SGLang's ``target``.
+
+    ``kind`` is SGLang's: "around" (called with the original first), "before", "after"
+    (called with the result first) or "replace". ``always`` marks the few that are in place
+    under every policy.
+    """
+
+    target: str
+    function: str
+    kind: str
+    always: bool = False
+
+    def load(self) -> Callable[..., Any]:
+        module, _, name = self.function.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
+ARGS = "sglang.srt.server_args.ServerArgs"
+
+HOOKS: tuple[Hook, ...] = (
+    Hook(f"{ARGS}.from_cli_args", "scout_sglang.plugin:mark_command_line", "after", always=True),
+    Hook(f"{ARGS}.resolve_once", "scout_sglang.plugin:check_start", "around", always=True),
+)
+
+_applied: set[Hook] = set()
+_policy_is_ours_by_default = False
+
+
+def register() -> None:
+    """Called by SGLang in every process, before arguments are parsed."""
+    from sglang.srt.arg_groups import choices
+
+    names = [name for name in POLICIES if name not in choices.RADIX_EVICTION_POLICY_CHOICES]
+    choices.add_radix_eviction_policy_choices(names)
+    apply(hook for hook in HOOKS if hook.always)
+    if os.environ.get(ACTIVE_ENV) in POLICIES and RANK_MODULE in sys.modules:
+        apply(HOOKS)
+
+
+def apply(hooks: Iterable[Hook]) -> None:
+    """Put hooks in place now; those that are stay as they are.
+
+    SGLang logs a target that cannot be resolved and goes on: call :func:`verify` after.
+    """
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    for hook in hooks:
+        if hook in _applied:
+            continue
+        kind, function = HookType(hook.kind), hook.load()
+        if hook.target in HookRegistry._patched:
+            # Another plugin's hook is there already; apply_hooks() would pass over ours.
+            HookRegistry._apply_target(hook.target, [(kind, function, None)])
+        else:
+            HookRegistry.register(hook.target, function, kind)
+            HookRegistry.apply_hooks()
+        _applied.add(hook)
+
+
+def verify(hooks: Iterable[Hook] = HOOKS) -> None:
+    """Raise :class:`compat.UnsupportedError` unless every hook's target was found and patched."""
+    from sglang.srt.plugins.hook_registry import HookRegistry
+
+    missing = [hook.target for hook in hooks if hook.target not in HookRegistry._patched]
+    if missing:
+        raise compat.UnsupportedError(
+            f"SGLang {compat.installed_sglang()} lacks {', '.join(missing)}, which scout-sglang "
+            f"hooks into; install sglang=={compat.TESTED_SGLANG[-1]}."
+        )
+
+
+def active_policy() -> str | None:
+    """The policy of ours that the start-up check accepted for this server, or None."""
+    name = os.environ.get(ACTIVE_ENV)
+    return name if name in POLICIES else None
+
+
+def fall_back_to_stock() -> None:
+    """Let a refusal by model family mean SGLang's default policy: the user named none."""
+    global _policy_is_ours_by_default
+    _policy_is_ours_by_default = True
+
+
+def mark_command_line(server_args: Any, *_: Any) -> None:
+    """AFTER ServerArgs.from_cli_args: a refusal ends the command instead of raising."""
+    server_args._scout_command_line = True
+
+
+def check_start(resolve_once: Callable[[Any], None], server_args: Any) -> None:
+    """AROUND ServerArgs.resolve_once: refuse before any model is loaded, or activate.
+
+    Raises:
+        compat.UnsupportedError: one sentence saying what is wrong and what to do instead. For
+            arguments from a command line it is printed and the process exits with status 2.
+    """
+    if getattr(server_args, "_scout_checked", False):
+        resolve_once(server_args)
+        return
+    server_args._scout_checked = True
+    os.environ.pop(ACTIVE_ENV, None)
+    policy = server_args.radix_eviction_policy
+    if policy not in POLICIES:
+        resolve_once(server_args)
+        return
+    try:
+        _check_flags(policy, server_args)
+        resolve_once(server_args)
+        _activate(policy, server_args)
+    except (compat.UnsupportedError, ConfigError) as error:
+        _refuse(server_args, error)
+
+
+def _check_flags(policy: str, server_args: Any) -> None:
+    problem = compat.version_problem() or compat.flag_problem(policy, server_args)
+    if problem:
+        raise compat.UnsupportedError(problem)
+    parse_config(policy, server_args.radix_eviction_policy_config)
+
+
+def _activate(policy: str, server_args: Any) -> None:
+    from sglang.srt.arg_groups.overrides import declare_resolution, resolving_view
+
+    if problem := compat.resolved_problem(policy, server_args):
+        if not _policy_is_ours_by_default:
+            raise compat.UnsupportedError(problem)
+        print(f"scout: keeping SGLang's own eviction policy: {problem}", file=sys.stderr)
+        declare_resolution(server_args, "scout_sglang", radix_eviction_policy="lru")
+        return
+    for sentence in compat.untested(resolving_view(server_args)):
+        logger.warning("scout: %s", sentence)
+    apply(HOOKS)
+    verify()
+    os.environ[ACTIVE_ENV] = policy
+
+
+def _refuse(server_args: Any, error: Exception) -> None:
+    if not getattr(server_args, "_scout_command_line", False):
+        raise error
+    print(f"scout-sglang: error: {error}", file=sys.stderr)
+    raise SystemExit(2)
