@@ -19,7 +19,8 @@ class Session:
     """One session of the table.
 
     ``slot``: its line in the arrays. ``calls``: per agent id, the dispatch number of its latest
-    call that was admitted. ``waiting``: agent ids of its calls that are queued or running. ``over``: presumed (or said) to have ended.
+    call that was admitted. ``waiting``: agent ids of its calls that are queued or running.
+    ``over``: presumed or said to have ended. ``ended``: said so, the call under way being last.
     """
 
     slot: int

@@ -42,8 +42,8 @@ def first_passage(P: Floats, q: Floats, gamma: float) -> Floats:
 
 
 def from_start(starts: Floats, G: Floats) -> Floats:
-    """G0 = pi0 + (1 - pi0)(pi0 G): the same, from the birth of a session."""
-    return starts + (1 - starts) * (starts @ G)
+    """G0_a = pi0_a + sum over i != a of pi0_i G_ia: the same, from the birth of a session."""
+    return starts + starts @ G - starts * np.diag(G)
 
 
 def liveness(q: Floats, tail: Floats) -> Floats:
@@ -103,3 +103,16 @@ def rank_first_step(p: Floats, F: Floats) -> Floats:
 def odds(value: Floats) -> Floats:
     """v / (1 - v)."""
     return value / (1 - value)
+
+
+def predictability(follows: Floats) -> float:
+    """R = 1 - H(A_{t+1} | A_t) / H(A_{t+1}) (CacheScout, Eq. 2); 0 if nothing varies."""
+    total = follows.sum()
+    if total <= 0:
+        return 0.0
+    joint, after = follows / total, follows.sum(axis=0) / total
+    before = joint.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        conditional = -np.nansum(joint * np.log2(joint / before))
+        marginal = -np.nansum(after * np.log2(after))
+    return float(1 - conditional / marginal) if marginal > 0 else 0.0

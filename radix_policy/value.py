@@ -18,6 +18,7 @@ from radix_policy.config import ScoutConfig
 from radix_policy.horizon import Horizon
 from radix_policy.live import LiveSessions, Session
 from radix_policy.reuse import ReuseRatios
+from radix_policy.tags import SHARED, NodeClass
 from radix_policy.transitions import GAP_BINS, RANKS, TURNS, AgentRows, Counts
 
 Floats = NDArray[np.float64]
@@ -25,6 +26,7 @@ Ints = NDArray[np.int64]
 
 CERTAIN = 0.999
 NOT_YET = -(1 << 60)
+_WORTHLESS = 2.0**-60
 _SWEEP = 8
 _END_PRIOR = 0.1
 _EDGES = 2.0 ** (np.arange(GAP_BINS + 1) / 4)
@@ -119,6 +121,19 @@ class ScoutValue:
         self._forget(absorbed)
 
     # -- what it is worth --------------------------------------------------------------
+
+    def worth(self, node: NodeClass, now: int) -> float:
+        """V of a node class, in [0, 1]."""
+        if node.session == SHARED:
+            return self.shared(node.agents, now)
+        return self.private(node.session, node.agents, node.kind, node.used, now)
+
+    def order(self, worth: float, age: int, size: int) -> float:
+        """log2 V in quarter octaves, so that float noise can't reorder ranks.
+
+        Neither age nor size enter: recency is in V, and benefit and cost both grow with size.
+        """
+        return float(np.floor(4 * np.log2(max(worth, _WORTHLESS))))
 
     def private(
         self, session: int, agents: Iterable[int], kind: NodeKind, used: int, now: int

@@ -1,0 +1,163 @@
+"""The paper's rule: survival by hops in the agent graph, times recency, times size.
+
+CacheScout (arXiv 2608.14624), the reference that *scout* is measured against. Eq. numbers are the
+paper's; it gives no constants, so ours are stated in ``config``. Two variants: *literal* keeps one
+global current agent and scores every node; *per-session* keeps one per session and lets survival
+speak for shared nodes only, a session's private history counting by recency and size.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radix_policy.config import CacheScoutConfig
+from radix_policy.passage import predictability
+from radix_policy.tags import SHARED, NodeClass
+from radix_policy.transitions import AgentRows
+
+Floats = NDArray[np.float64]
+_REFRESH = 16
+_GAP_KEEP = 0.99
+_SILENT = 8.0
+_EVERYONE = -2
+
+
+class CacheScoutValue:
+    """C_ij, the agent graph and the current agents. O(1) per arrival, O(n^2) per refresh."""
+
+    def __init__(self, config: CacheScoutConfig) -> None:
+        self.config = config
+        self.rows = AgentRows(config.max_agents, self._row_reused)
+        self._follows: Floats = np.zeros((8, 8))
+        self._current: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._gap = 8.0
+        self._now = 0
+        self._refreshed = -_REFRESH
+        self._hops: dict[int, Floats] = {}
+        self._survival: Floats | None = None
+
+    # -- what happens ------------------------------------------------------------------
+
+    def arrive(self, session: int, agent: int, now: int) -> None:
+        """Eq. 3: one more i -> j."""
+        row = self.rows.claim(agent)
+        if row >= len(self._follows):
+            grown = np.zeros((2 * len(self._follows),) * 2)
+            grown[: len(self._follows), : len(self._follows)] = self._follows
+            self._follows = grown
+        key = _EVERYONE if self.config.variant == "literal" else session
+        before = self._current.pop(key, None)
+        if before is not None:
+            self._follows[before[0], row] += 1
+            self._gap = _GAP_KEEP * self._gap + (1 - _GAP_KEEP) * (now - before[1])
+        self._current[key] = (row, now)
+        if len(self._current) > self.config.max_sessions:
+            self._current.popitem(last=False)
+        self._now = now
+        self._survival = None
+
+    def admit(self, session: int, agent: int, number: int) -> None:
+        """The paper's rule does not look at what a call passed by."""
+
+    def depart(self, session: int, agent: int) -> None:
+        """Nor at when it ended."""
+
+    def end(self, session: int) -> None:
+        """A session that is said to have ended has no current agent."""
+        self._current.pop(session, None)
+        self._survival = None
+
+    def merge(self, absorbed: int, survivor: int) -> None:
+        """The survivor's current agent stands."""
+        self.end(absorbed)
+
+    # -- what it is worth --------------------------------------------------------------
+
+    def worth(self, node: NodeClass, now: int) -> float:
+        """Survival of the node's agent (Eq. 8), the highest of them if several pass it."""
+        if self.config.variant == "per-session" and node.session != SHARED:
+            return 0.0
+        survival = self._survivals(now)
+        rows = (self.rows.get(agent) for agent in node.agents)
+        return max((float(survival[row]) for row in rows if row is not None), default=0.0)
+
+    def order(self, worth: float, age: int, size: int) -> float:
+        """Eq. 9: (p + delta)(e^(-lambda age) + delta)|b|; the lowest is evicted first."""
+        delta = self.config.delta
+        return (worth + delta) * (np.exp(-self.config.decay * age) + delta) * size
+
+    def expected(self, now: int) -> dict[int, float]:
+        """Survival by agent id."""
+        survival = self._survivals(now)
+        return {self.rows.agent(row): float(survival[row]) for row in range(len(self.rows))}
+
+    def predict(self, session: int) -> dict[int, float]:
+        """P(a | current agent), Eq. 3, by agent id; empty for a session without a call."""
+        key = _EVERYONE if self.config.variant == "literal" else session
+        if key not in self._current:
+            return {}
+        P = self._transitions()[self._current[key][0]]
+        return {self.rows.agent(row): float(P[row]) for row in range(len(self.rows))}
+
+    def predictability(self) -> float:
+        """R (Eq. 2)."""
+        n = len(self.rows)
+        return predictability(self._follows[:n, :n])
+
+    def bytes(self) -> int:
+        """Memory held by what was learned."""
+        return self._follows.nbytes + 100 * len(self._current)
+
+    # -- the agent graph ---------------------------------------------------------------
+
+    def _transitions(self) -> Floats:
+        n = len(self.rows)
+        C = self._follows[:n, :n] + self.config.epsilon
+        return np.asarray(C / C.sum(axis=1, keepdims=True))
+
+    def _survivals(self, now: int) -> Floats:
+        if self._survival is not None and len(self._survival) == len(self.rows):
+            return self._survival
+        n = len(self.rows)
+        if not self.config.prediction:
+            self._survival = np.ones(n)
+            return self._survival
+        if now - self._refreshed >= _REFRESH or any(len(h) != n for h in self._hops.values()):
+            self._hops.clear()
+            self._refreshed = now
+        survival = np.zeros(n)
+        for row in self._current_rows():
+            np.maximum(survival, 1 - self._hops_from(row) / self.config.e_max, out=survival)
+        self._survival = survival
+        return survival
+
+    def _current_rows(self) -> list[int]:
+        """Rows of the sessions' current agents, ascending, the long silent ones left out."""
+        since = self._now - _SILENT * self._gap
+        literal = self.config.variant == "literal"
+        return sorted({r for r, last in self._current.values() if literal or last >= since})
+
+    def _hops_from(self, row: int) -> Floats:
+        """min(E[a], E_max) for every agent: breadth first over edges P >= tau (Eq. 7)."""
+        if row not in self._hops:
+            edges = self._transitions() >= self.config.tau
+            hops = np.full(len(edges), float(self.config.e_max))
+            reached = np.zeros(len(edges), dtype=bool)
+            reached[row] = True
+            for hop in range(self.config.e_max):
+                fresh = reached & (hops > hop)
+                if not fresh.any():
+                    break
+                hops[fresh] = hop
+                reached = reached | edges[fresh].any(axis=0)
+            self._hops[row] = hops
+        return self._hops[row]
+
+    def _row_reused(self, row: int) -> None:
+        self._follows[row, :] = 0
+        self._follows[:, row] = 0
+        self._current = OrderedDict((s, c) for s, c in self._current.items() if c[0] != row)
+        self._hops.clear()

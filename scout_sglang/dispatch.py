@@ -1,0 +1,155 @@
+"""A request's way into the policy: namespace, ids, arrival, end, abort.
+
+The functions at the bottom are hooks (see ``plugin.HOOKS``). Each guards its own part and calls
+SGLang's original exactly once, whatever happens in ours.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from radix_policy.call import Call, Dispatch, Namespace, Tokens
+from radix_policy.scout import Scout
+from scout_sglang.faults import guarded
+
+MOST_CALLS = 1 << 16
+_NOT_A_CALL = "HEALTH_CHECK"
+
+
+class Underway(NamedTuple):
+    """A call between arrival and end: what the policy made of it, its prompt's length."""
+
+    dispatch: Dispatch
+    prompt: int
+
+
+class Calls:
+    """The calls under way, by request id, and their passage into :class:`Scout`.
+
+    At most ``MOST_CALLS`` are kept; should an end never be announced, the oldest is abandoned.
+    """
+
+    def __init__(self, scout: Scout) -> None:
+        self.scout = scout
+        self._by_rid: OrderedDict[str, Underway] = OrderedDict()
+        self._admitted: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._by_rid)
+
+    def get(self, rid: str) -> Underway | None:
+        """The call under way with this request id, or None."""
+        return self._by_rid.get(rid)
+
+    def arrive(self, rid: str, call: Call) -> None:
+        """The request enters the queue. A retracted one that queues again has arrived before."""
+        if rid in self._by_rid:
+            return
+        self._by_rid[rid] = Underway(self.scout.observe(call), len(call.tokens))
+        if len(self._by_rid) > MOST_CALLS:
+            self.abandon(next(iter(self._by_rid)))
+
+    def admit(self, rid: str) -> Underway | None:
+        """The request is being matched against the tree; returns the call, None if unknown."""
+        underway = self._by_rid.get(rid)
+        if underway is not None and rid not in self._admitted:
+            self._admitted.add(rid)
+            self.scout.admit(underway.dispatch)
+        return underway
+
+    def finish(self, rid: str, tokens: Tokens, cached: int) -> None:
+        """The request ended well with ``tokens`` (prompt and output), ``cached`` of them hit."""
+        underway = self._pop(rid)
+        if underway is not None:
+            new_tokens = max(0, len(tokens) - cached)
+            self.scout.finish(underway.dispatch, tokens, underway.prompt, new_tokens)
+
+    def abandon(self, rid: str) -> None:
+        """The request is gone without an end to learn from."""
+        underway = self._pop(rid)
+        if underway is not None:
+            self.scout.abandon(underway.dispatch)
+
+    def _pop(self, rid: str) -> Underway | None:
+        self._admitted.discard(rid)
+        return self._by_rid.pop(rid, None)
+
+
+def namespace_of(req: Any) -> Namespace:
+    """The tenant boundary of a request: what keeps its prefix from being shared."""
+    return (req.extra_key, req.cache_salt, req.lora_id)
+
+
+def call_of(req: Any) -> Call:
+    """The policy's view of an SGLang request, ids included where the client sent them.
+
+    ``custom_params: {"scout": {"agent", "session", "end_of_session"}}`` in the sampling
+    parameters is explicit; ``session_id`` names the session; a routing key is evidence only.
+    """
+    label = (req.sampling_params.custom_params or {}).get("scout") or {}
+    session = label.get("session") or req.session_id
+    agent = label.get("agent")
+    return Call(
+        tokens=np.array(req.origin_input_ids, dtype=np.int32),
+        namespace=namespace_of(req),
+        agent=None if agent is None else str(agent),
+        session=None if session is None else str(session),
+        routing_key=req.routing_key,
+        end_of_session=bool(label.get("end_of_session", False)),
+    )
+
+
+def calls_of(tree_cache: Any) -> Calls | None:
+    """The calls table of a cache that runs one of our policies, else None."""
+    return getattr(getattr(tree_cache, "tree_core", None), "scout_calls", None)
+
+
+@guarded("arrive")
+def _arrive(scheduler: Any, req: Any) -> None:
+    calls = calls_of(scheduler.tree_cache)
+    if calls is not None and not req.rid.startswith(_NOT_A_CALL):
+        calls.arrive(req.rid, call_of(req))
+
+
+@guarded("abandon")
+def _abandon(scheduler: Any, req: Any) -> None:
+    calls = calls_of(scheduler.tree_cache)
+    if calls is not None:
+        calls.abandon(req.rid)
+
+
+@guarded("finish")
+def _finish(cache: Any, req: Any) -> None:
+    from sglang.srt.managers.schedule_batch import FINISH_ABORT
+
+    calls = calls_of(cache)
+    if calls is None or not req.finished():
+        return
+    if isinstance(req.finished_reason, FINISH_ABORT):
+        calls.abandon(req.rid)
+        return
+    tokens = np.array([*req.origin_input_ids, *req.output_ids], dtype=np.int32)
+    calls.finish(req.rid, tokens, req.cached_tokens)
+
+
+def on_queue(queue: Callable[..., Any], scheduler: Any, req: Any, *args: Any, **kw: Any) -> Any:
+    """AROUND Scheduler._add_request_to_queue: a call arrives."""
+    _arrive(scheduler, req)
+    return queue(scheduler, req, *args, **kw)
+
+
+def on_queue_abort(release: Callable[..., Any], scheduler: Any, req: Any) -> Any:
+    """AROUND Scheduler._release_aborted_request: it leaves the queue without having run."""
+    _abandon(scheduler, req)
+    return release(scheduler, req)
+
+
+def on_release(release: Callable[..., Any], cache: Any, req: Any, **kwargs: Any) -> Any:
+    """AROUND UnifiedRadixCache.on_release: its memory is given back; it may be done."""
+    result = release(cache, req, **kwargs)
+    _finish(cache, req)
+    return result

@@ -1,0 +1,248 @@
+"""SGLang's Python tree core with the policy's tags on its nodes and the policy's victims.
+
+Nodes are tagged where calls pass (match), create (insert) and cut (split) them; an eviction walk
+orders leaves by ``Scout.priority``, then last access, then id: a total order, equal on all ranks.
+When our code fails during a walk, that walk goes by last access alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from sglang.srt.mem_cache import utils as cache_utils
+from sglang.srt.mem_cache.base_prefix_cache import (
+    EvictParams,
+    MatchPrefixParams,
+    MatchResult,
+)
+from sglang.srt.mem_cache.evict_policy import EvictionStrategy
+from sglang.srt.mem_cache.unified_cache import tree_core_registry
+from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
+from sglang.srt.mem_cache.unified_cache.unified_tree_core import UnifiedTreeCore, UnifiedTreeNode
+
+from radix_policy import tags
+from radix_policy.config import POLICIES, parse_config
+from radix_policy.scout import Scout
+from scout_sglang.dispatch import Calls, Underway
+from scout_sglang.faults import FAULTS
+
+logger = logging.getLogger(__name__)
+
+BACKEND = "scout-python"
+Order = tuple[float, float, int]
+
+
+class ScoutStrategy(EvictionStrategy):
+    """What SGLang asks for a leaf's priority; the lowest is evicted first."""
+
+    def __init__(self, policy: str, **config: Any) -> None:
+        self.policy = policy
+        self.config = parse_config(policy, config)
+        self.scout: Scout | None = None
+        self.by_recency = False
+
+    def get_priority(self, node: UnifiedTreeNode) -> Order:
+        """(policy's order, last access, id); the policy's order is 0 while by recency alone."""
+        order = 0.0
+        if not self.by_recency and self.scout is not None:
+            order = self._order(node)
+        return (order, node.last_access_time, node.id)
+
+    def _order(self, node: UnifiedTreeNode) -> float:
+        tag = getattr(node, "scout_tag", None)
+        if tag is None:
+            return float("-inf")
+        try:
+            assert self.scout is not None
+            return self.scout.priority(tag, len(node.key))
+        except Exception:
+            FAULTS.record("score")
+            self.by_recency = True
+            return 0.0
+
+
+class ScoutTreeCore(UnifiedTreeCore):
+    """The reference core: every leaf is scored on every walk, O(leaves log leaves)."""
+
+    def __init__(self, params: Any, components: Any) -> None:
+        self.scout_calls: Calls | None = None
+        self.current: Underway | None = None
+        self.shortfall: int | None = None
+        super().__init__(params, components)
+        assert isinstance(self.eviction_strategy, ScoutStrategy)
+        self.trims = self.eviction_strategy.config.trim
+        scout = Scout(self.eviction_strategy.config, params.token_to_kv_pool_allocator.size)
+        self.eviction_strategy.scout = scout
+        self.scout_calls = Calls(scout)
+
+    # -- tags --------------------------------------------------------------------------
+
+    def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
+        result = super().match_prefix(params)
+        if params.req is not None and self.scout_calls is not None:
+            try:
+                underway = self.scout_calls.admit(params.req.rid)
+                if underway is not None:
+                    self._touch_path(result.best_match_node, underway)
+            except Exception:
+                FAULTS.record("match")
+        return result
+
+    def _touch_path(self, node_id: int, underway: Underway) -> None:
+        node = self.node_by_id(node_id)
+        while node is not self.root_node:
+            self._touch_tag(node, underway)
+            node = node.parent
+
+    def _touch_tag(self, node: UnifiedTreeNode, underway: Underway) -> None:
+        tag = getattr(node, "scout_tag", None)
+        if tag is None:
+            start = node.scout_end - len(node.key)
+            node.scout_tag = tags.born(underway.dispatch, start, underway.prompt)
+        else:
+            assert self.scout_calls is not None
+            self.scout_calls.scout.touch(tag, underway.dispatch, node.scout_end)
+
+    def _finish_insert_walk_node(self, state: Any, node: UnifiedTreeNode, prefix_len: int) -> None:
+        super()._finish_insert_walk_node(state, node, prefix_len)
+        if self.current is not None:
+            try:
+                self._touch_tag(node, self.current)
+            except Exception:
+                FAULTS.record("insert")
+
+    def _add_new_node(self, parent: UnifiedTreeNode, key: Any, *args: Any, **kwargs: Any) -> Any:
+        node = super()._add_new_node(parent, key, *args, **kwargs)
+        start = getattr(parent, "scout_end", 0)
+        node.scout_end = start + len(key)
+        if self.current is not None:
+            try:
+                prompt = self.current.prompt // self.page_size * self.page_size
+                node.scout_tag = tags.born(self.current.dispatch, start, prompt)
+            except Exception:
+                FAULTS.record("insert")
+        return node
+
+    def _split_node(self, key: Any, child: UnifiedTreeNode, split_len: int) -> Any:
+        last_access = child.last_access_time
+        upper, action = super()._split_node(key, child, split_len)
+        upper.scout_end = child.scout_end - len(child.key)
+        upper.last_access_time = last_access
+        tag = getattr(child, "scout_tag", None)
+        if tag is not None:
+            try:
+                upper.scout_tag = tags.split(tag)
+                self._name_output(child, tag, upper.scout_end)
+            except Exception:
+                FAULTS.record("split")
+        return upper, action
+
+    def _name_output(self, child: UnifiedTreeNode, tag: tags.Tag, start: int) -> None:
+        """The lower half is the call's output if the split is where its prompt ends."""
+        call = self.current
+        if call is not None and tag.number == call.dispatch.number and not tag.shared:
+            prompt = call.prompt // self.page_size * self.page_size
+            if start >= prompt and tag.kind == tags.NodeKind.PROMPT:
+                tag.kind = tags.NodeKind.OUTPUT
+
+    # -- victims -----------------------------------------------------------------------
+
+    def evict_device_start(self, component_type: ComponentType, request_cnt: int) -> None:
+        strategy = self.eviction_strategy
+        strategy.by_recency = False
+        super().evict_device_start(component_type, request_cnt)
+        if strategy.by_recency:
+            # A fault half-way would mix two orders in one heap.
+            super().evict_device_end(component_type)
+            super().evict_device_start(component_type, request_cnt)
+        if self.shortfall is None:
+            self.shortfall = request_cnt
+
+    def evict_device_next_node(self, component_type: ComponentType, tracker: Any) -> Any:
+        result = super().evict_device_next_node(component_type, tracker)
+        if component_type is ComponentType.FULL and result.node_id is not None:
+            try:
+                self._trim(self.node_by_id(result.node_id))
+            except Exception:
+                FAULTS.record("trim")
+        return result
+
+    def evict_device_end(self, component_type: ComponentType) -> None:
+        super().evict_device_end(component_type)
+        self.shortfall = None
+
+    def _trim(self, victim: UnifiedTreeNode) -> None:
+        """Cut the victim so that only its tail is freed, if it is larger than the shortfall."""
+        size = len(victim.key)
+        shortfall = self.shortfall or 0
+        kept = (size - max(shortfall, 1)) // self.page_size * self.page_size
+        if kept > 0 and self.trims and not self.enable_hicache and not self.is_eagle:
+            self._split_node(victim.key, victim, kept)
+            size -= kept
+        self.shortfall = max(0, shortfall - size)
+
+
+def register_backend() -> None:
+    """Make the policies and the core known to SGLang's own factories. Idempotent."""
+    for policy in POLICIES:
+        cache_utils._EVICTION_POLICY_FACTORIES.setdefault(
+            policy, lambda policy=policy, **config: ScoutStrategy(policy, **config)
+        )
+    if tree_core_registry.get_tree_core_factory(BACKEND) is None:
+        tree_core_registry.register_tree_core_backend(BACKEND, ScoutTreeCore)
+
+
+def on_cache_init(init: Callable[..., None], cache: Any, params: Any) -> None:
+    """AROUND UnifiedRadixCache.__init__: under one of our policies, on our tree core."""
+    policy = params.eviction_policy.lower()
+    if policy not in POLICIES or params.disable:
+        init(cache, params)
+        return
+    register_backend()
+    params.tree_core_backend = BACKEND
+    init(cache, params)
+    core = cache.tree_core
+    if not isinstance(core, ScoutTreeCore):
+        raise RuntimeError(
+            f"policy {policy} needs the tree core {BACKEND}, got {type(core).__name__}; "
+            "unset SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND or choose --radix-eviction-policy lru"
+        )
+    logger.info(
+        "scout: policy=%s cache=%s tree_core=%s capacity=%d page_size=%d constants=%s",
+        policy,
+        type(cache).__name__,
+        BACKEND,
+        params.token_to_kv_pool_allocator.size,
+        params.page_size,
+        asdict(core.eviction_strategy.config),
+    )
+
+
+def on_checkpoint(checkpoint: Callable[..., None], cache: Any, req: Any, **kwargs: Any) -> None:
+    """AROUND UnifiedRadixCache.checkpoint_into_tree: inserts belong to this request."""
+    core = cache.tree_core
+    if not isinstance(core, ScoutTreeCore) or core.scout_calls is None:
+        checkpoint(cache, req, **kwargs)
+        return
+    core.current = core.scout_calls.get(req.rid)
+    try:
+        checkpoint(cache, req, **kwargs)
+    finally:
+        core.current = None
+
+
+def on_evict_for_alloc(
+    evict: Callable[..., Any], cache: Any, params: EvictParams, **kwargs: Any
+) -> Any:
+    """AROUND UnifiedRadixCache.evict_for_alloc: the walk is asked for all, but needs this much."""
+    core = cache.tree_core
+    if isinstance(core, ScoutTreeCore) and not kwargs:
+        core.shortfall = params.num_tokens
+    try:
+        return evict(cache, params, **kwargs)
+    finally:
+        if isinstance(core, ScoutTreeCore):
+            core.shortfall = None

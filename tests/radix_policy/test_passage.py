@@ -1,0 +1,129 @@
+"""Closed forms against Monte-Carlo on random chains, and the properties a value must have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from radix_policy import passage
+
+EDGES = 2.0 ** (np.arange(81) / 4)
+
+
+def random_chain(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(n, 0.5), size=n)
+    return P, rng.uniform(0.02, 0.4, size=n)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_first_passage_equals_simulated_discounted_hitting_times(seed: int) -> None:
+    n, gamma, runs = 4, 0.85, 20_000
+    P, q = random_chain(seed, n)
+    G = passage.first_passage(P, q, gamma)
+    rng = np.random.default_rng(100 + seed)
+    start, target = seed % n, (seed + 2) % n
+    at = np.full(runs, start)
+    worth = np.zeros(runs)
+    running = np.ones(runs, dtype=bool)
+    cumulative = P.cumsum(axis=1)
+    for step in range(1, 80):
+        running &= rng.random(runs) >= q[at]
+        drawn = rng.random(runs)[:, None]
+        at = np.where(running, (cumulative[at] < drawn).sum(axis=1).clip(0, n - 1), at)
+        hit = running & (at == target)
+        worth[hit] = gamma**step
+        running &= ~hit
+    assert G[start, target] == pytest.approx(worth.mean(), abs=4 * worth.std() / runs**0.5 + 1e-3)
+
+
+def test_the_value_from_a_start_is_the_mean_over_first_agents() -> None:
+    P, q = random_chain(7, 5)
+    G = passage.first_passage(P, q, 0.9)
+    starts = np.array([0.5, 0.5, 0, 0, 0])
+    G0 = passage.from_start(starts, G)
+    for a in range(5):
+        expected = sum(starts[i] * (1.0 if i == a else G[i, a]) for i in range(5))
+        assert G0[a] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rank_passage_equals_a_simulated_move_to_front_list(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ranks, gamma, runs = 5, 0.8, 30_000
+    p = rng.dirichlet(np.ones(ranks))
+    F = passage.rank_passage(p, gamma)
+    for start in range(ranks):
+        position = np.full(runs, start)
+        worth, running = np.zeros(runs), np.ones(runs, dtype=bool)
+        for step in range(1, 60):
+            called = rng.choice(ranks, size=runs, p=p)
+            hit = running & (called == position)
+            worth[hit] = gamma**step
+            running &= ~hit
+            position = np.where(called > position, np.minimum(position + 1, ranks - 1), position)
+        assert F[start] == pytest.approx(worth.mean(), abs=4 * worth.std() / runs**0.5 + 1e-3)
+
+
+def test_a_first_step_that_is_certain_to_come_is_not_discounted() -> None:
+    p = np.array([0.0, 1.0, 0.0])
+    F = passage.rank_passage(p, 0.5)
+    assert passage.rank_first_step(p, F)[1] == pytest.approx(1.0)
+
+
+def test_the_gap_tail_falls_and_the_remaining_discount_rises_towards_the_end_of_a_gap() -> None:
+    weights = np.zeros((3, 80))
+    weights[:, 16] = 1.0
+    age = np.array([1.0, 14.0, 200.0])
+    tail, phi = passage.gap_tail(weights, EDGES, age, horizon=20.0)
+    centre = 2.0 ** (16.5 / 4)
+    assert tail.tolist() == [1.0, 1.0, 0.0]
+    assert phi[0] == pytest.approx(np.exp(-(centre - 1) / 20))
+    assert phi[1] > phi[0]
+
+
+@settings(deadline=None)
+@given(
+    follows=arrays(float, (4, 4), elements=st.floats(0, 50)),
+    ends=arrays(float, (4,), elements=st.floats(0, 50)),
+    gamma=st.floats(0.01, 0.999),
+)
+def test_values_are_probabilities_whatever_the_counts(follows, ends, gamma) -> None:
+    marginal = np.full(4, 0.25)
+    P = passage.transition_matrix(follows, marginal, 1.0)
+    q = passage.end_probability(ends, follows.sum(axis=1), 0.1, 1.0)
+    G = passage.first_passage(P, q, gamma)
+    assert np.allclose(P.sum(axis=1), 1.0)
+    assert ((q > 0) & (q < 1)).all()
+    assert ((G >= 0) & (G <= 1)).all()
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 1000), gamma=st.floats(0.05, 0.99))
+def test_the_names_of_agents_do_not_matter(seed: int, gamma: float) -> None:
+    P, q = random_chain(seed, 5)
+    order = np.random.default_rng(seed).permutation(5)
+    G = passage.first_passage(P, q, gamma)
+    moved = passage.first_passage(P[np.ix_(order, order)], q[order], gamma)
+    assert np.allclose(moved, G[np.ix_(order, order)])
+
+
+def test_a_longer_silence_makes_a_session_less_likely_alive() -> None:
+    q = np.full(3, 0.2)
+    alive = passage.liveness(q, np.array([1.0, 0.5, 0.0]))
+    assert alive[0] == pytest.approx(0.8)
+    assert alive[0] > alive[1] > alive[2] == 0
+
+
+def test_neutral_turn_evidence_leaves_the_agents_end_probability() -> None:
+    q = passage.combine_ends(np.array([0.3]), np.array([0.1]), 0.1)
+    assert q[0] == pytest.approx(0.3)
+
+
+def test_a_fixed_cycle_is_fully_predictable_and_independence_not_at_all() -> None:
+    assert passage.predictability(np.roll(np.eye(4), 1, axis=1)) == pytest.approx(1.0)
+    assert passage.predictability(np.ones((4, 4))) == pytest.approx(0.0)
+    assert passage.predictability(np.zeros((4, 4))) == 0.0
