@@ -48,45 +48,57 @@ class Hook:
 
 
 ARGS = "sglang.srt.server_args.ServerArgs"
+CACHE = "sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache"
+SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
 
 HOOKS: tuple[Hook, ...] = (
     Hook(f"{ARGS}.from_cli_args", "scout_sglang.plugin:mark_command_line", "after", always=True),
     Hook(f"{ARGS}.resolve_once", "scout_sglang.plugin:check_start", "around", always=True),
+    Hook(f"{CACHE}.__init__", "scout_sglang.tree_core_python:on_cache_init", "around"),
+    Hook(f"{CACHE}.checkpoint_into_tree", "scout_sglang.tree_core_python:on_checkpoint", "around"),
+    Hook(f"{CACHE}.evict_for_alloc", "scout_sglang.tree_core_python:on_evict_for_alloc", "around"),
+    Hook(f"{CACHE}.on_release", "scout_sglang.dispatch:on_release", "around"),
+    Hook(f"{SCHEDULER}._add_request_to_queue", "scout_sglang.dispatch:on_queue", "around"),
+    Hook(f"{SCHEDULER}._release_aborted_request", "scout_sglang.dispatch:on_queue_abort", "around"),
 )
 
-_applied: set[Hook] = set()
+_declared: set[Hook] = set()
 _policy_is_ours_by_default = False
 
 
 def register() -> None:
     """Called by SGLang in every process, before arguments are parsed."""
     from sglang.srt.arg_groups import choices
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     names = [name for name in POLICIES if name not in choices.RADIX_EVICTION_POLICY_CHOICES]
     choices.add_radix_eviction_policy_choices(names)
-    apply(hook for hook in HOOKS if hook.always)
-    if os.environ.get(ACTIVE_ENV) in POLICIES and RANK_MODULE in sys.modules:
-        apply(HOOKS)
+    in_active_rank = active_policy() is not None and RANK_MODULE in sys.modules
+    for hook in HOOKS:
+        if (hook.always or in_active_rank) and hook not in _declared:
+            # SGLang applies them when every plugin has registered, so that they combine.
+            HookRegistry.register(hook.target, hook.load(), HookType(hook.kind))
+            _declared.add(hook)
 
 
 def apply(hooks: Iterable[Hook]) -> None:
-    """Put hooks in place now; those that are stay as they are.
+    """Put hooks in place now, after SGLang has applied those of all plugins.
 
-    SGLang logs a target that cannot be resolved and goes on: call :func:`verify` after.
+    SGLang logs a target that cannot be resolved and goes on: call :func:`verify` next.
     """
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     for hook in hooks:
-        if hook in _applied:
+        if hook in _declared:
             continue
         kind, function = HookType(hook.kind), hook.load()
         if hook.target in HookRegistry._patched:
-            # Another plugin's hook is there already; apply_hooks() would pass over ours.
+            # Another plugin's hook is there; apply_hooks() passes over a patched target.
             HookRegistry._apply_target(hook.target, [(kind, function, None)])
         else:
             HookRegistry.register(hook.target, function, kind)
             HookRegistry.apply_hooks()
-        _applied.add(hook)
+        _declared.add(hook)
 
 
 def verify(hooks: Iterable[Hook] = HOOKS) -> None:
