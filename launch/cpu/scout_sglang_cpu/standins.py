@@ -50,10 +50,9 @@ class StandIn(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        full = f"{self.__name__}.{name}"
-        value = (
-            type(name, (), {"__module__": self.__name__}) if name[0].isupper() else Missing(full)
-        )
+        value: Any = Missing(f"{self.__name__}.{name}")
+        if name[0].isupper():
+            value = type(name, (), {"__module__": self.__name__})
         setattr(self, name, value)
         return value
 
@@ -118,13 +117,17 @@ def _next_power_of_2(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-InterpolationMode = Enum(
-    "InterpolationMode",
-    {
-        name: name.lower().replace("_", "-")
-        for name in ("NEAREST", "NEAREST_EXACT", "BILINEAR", "BICUBIC", "BOX", "HAMMING", "LANCZOS")
-    },
-)
+class InterpolationMode(Enum):
+    """``torchvision.transforms.InterpolationMode``."""
+
+    NEAREST = "nearest"
+    NEAREST_EXACT = "nearest-exact"
+    BILINEAR = "bilinear"
+    BICUBIC = "bicubic"
+    BOX = "box"
+    HAMMING = "hamming"
+    LANCZOS = "lanczos"
+
 
 _TRANSFORMS = {"InterpolationMode": InterpolationMode}
 _CONTENTS: dict[str, dict[str, Any]] = {
