@@ -53,6 +53,9 @@ class ScoutValue:
         self._busy: dict[int, Session] = {}
         self._outdated = True
         self._lines: Floats = np.zeros((0, 0))
+        self._mean_end = _END_PRIOR
+        self._q: Floats = np.zeros(0)
+        self._q_turn: Floats = np.full(TURNS, _END_PRIOR)
 
     # -- what happens ------------------------------------------------------------------
 
@@ -284,8 +287,9 @@ class ScoutValue:
         goes = counts.follows.sum(axis=1)
         ends = counts.ends.copy()
         turn_ends, turn_goes = counts.turn_ends.copy(), counts.turn_goes.copy()
+        self._q = np.concatenate([self._q, np.full(n - len(self._q), self._mean_end)])
         slots = self.sessions.alive_slots()
-        if len(slots) and hasattr(self, "_q"):
+        if len(slots):
             alive, _ = self._survival(slots, now)
             np.add.at(ends, self.sessions.row[slots], 1 - alive)
             np.add.at(goes, self.sessions.row[slots], alive)
