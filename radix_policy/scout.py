@@ -17,6 +17,7 @@ from radix_policy import tags
 from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
+from radix_policy.guard import Guard, Hashes
 from radix_policy.hashing import prefix_hashes
 from radix_policy.horizon import Horizon
 from radix_policy.identity import Identity
@@ -25,6 +26,17 @@ from radix_policy.value import ScoutValue
 from radix_policy.warmup import Residency, WarmupPiece, choose
 
 Value = ScoutValue | CacheScoutValue
+
+
+_TENANT_MIX = 0x9E3779B97F4A7C15
+
+
+@dataclass(slots=True)
+class _Running:
+    """Of a call under way: its prompt's grid hashes, and its last node in the shadow."""
+
+    grid: Hashes
+    last: int | None = None
 
 
 @dataclass(slots=True)
@@ -38,14 +50,18 @@ class Scout:
     """A cache policy for agents, under either value rule.
 
     ``config``: a ScoutConfig or a CacheScoutConfig, which selects the rule. ``capacity``: tokens
-    that the cache holds. Observing costs O(prompt) for hashing; scoring a class is a look-up
-    after its first time within a dispatch.
+    that the cache holds, in pages of ``page_size``. Observing costs O(prompt) for hashing; scoring
+    a class is a look-up after its first time within a dispatch.
     """
 
-    def __init__(self, config: IdentityConfig, capacity: int) -> None:
+    def __init__(self, config: IdentityConfig, capacity: int, page_size: int = 1) -> None:
         self.config = config
         self.horizon = Horizon(capacity)
         self.clock = 0
+        self.guard: Guard | None = None
+        if isinstance(config, ScoutConfig) and config.guard:
+            self.guard = Guard(capacity, page_size, config.guard_rate)
+        self._running: dict[int, _Running] = {}
         self._tenants: OrderedDict[Namespace, _Tenant] = OrderedDict()
         self._by_number: dict[int, _Tenant] = {}
         self._next_tenant = 0
@@ -64,7 +80,10 @@ class Scout:
         self.horizon.dispatched(who.new_session)
         tenant.value.arrive(who.session, who.agent, self.clock)
         if isinstance(tenant.value, ScoutValue):
-            tenant.value.reuse.returned(who.session, who.agent, prefix_hashes(call.tokens))
+            hashes = prefix_hashes(call.tokens)
+            tenant.value.reuse.returned(who.session, who.agent, hashes)
+            if self.guard is not None:
+                self._running[self.clock] = _Running(self._grid(hashes, tenant.number))
         if call.end_of_session:
             tenant.value.end(who.session)
         labelled = call.session is not None
@@ -76,28 +95,55 @@ class Scout:
         if (tenant := self._by_number.get(call.tenant)) is not None:
             tenant.value.admit(tenant.identity.root(call.session), call.agent, call.number)
 
+    def start(self, call: Dispatch, prompt: int, hit: int) -> None:
+        """The call runs, ``hit`` of its ``prompt`` tokens cached. Once per call."""
+        running = self._running.get(call.number)
+        if self.guard is not None and running is not None and running.last is None:
+            running.last = self.guard.admitted(running.grid, prompt, hit)
+
     def finish(self, call: Dispatch, tokens: Tokens, prompt: int, new_tokens: int) -> None:
         """The call has ended well.
 
         ``tokens``: prompt and output, shape (N,). ``prompt``: length of the prompt. ``new_tokens``:
         how many of the N the cache did not have.
         """
-        self.abandon(call)
         self.horizon.filled(new_tokens)
         tenant = self._by_number.get(call.tenant)
         if tenant is None:
+            self.abandon(call)
             return
         session = tenant.identity.root(call.session)
         tenant.identity.finish(session, call.agent, tokens, prompt, self.clock)
+        hashes: Hashes | None = None
         if isinstance(tenant.value, ScoutValue):
             hashes = prefix_hashes(tokens)
             tenant.value.reuse.leave(session, call.agent, hashes, call.anchor, prompt)
+            hashes = self._grid(hashes, call.tenant)
+        self._depart(call, hashes)
 
     def abandon(self, call: Dispatch) -> None:
         """The call is gone without an output to learn from (aborted, disconnected)."""
+        self._depart(call, None)
+
+    def flush(self) -> None:
+        """The cache was emptied; what was learned stays."""
+        self._worth.clear()
+        if self.guard is not None:
+            self.guard.shadow.clear()
+
+    def _depart(self, call: Dispatch, hashes: Hashes | None) -> None:
         self._worth.clear()
         if (tenant := self._by_number.get(call.tenant)) is not None:
             tenant.value.depart(tenant.identity.root(call.session), call.agent)
+        running = self._running.pop(call.number, None)
+        if self.guard is not None and running is not None and running.last is not None:
+            self.guard.ended(running.last, hashes)
+
+    def _grid(self, hashes: Hashes, tenant: int) -> Hashes:
+        """Every grid-th prefix hash, apart for every tenant."""
+        grid = self.guard.grid if self.guard is not None else len(hashes)
+        mix = np.uint64(tenant * _TENANT_MIX % (1 << 64))
+        return hashes[grid::grid] ^ mix
 
     def end_session(self, namespace: Namespace, session: int) -> None:
         """The client says that the session is over."""
@@ -189,6 +235,8 @@ class Scout:
             "dispatches": self.clock,
             "tenants": len(self._tenants),
             "agents": sum(len(t.value.rows) for t in self._tenants.values()),
+            "beta": 0.0 if self.guard is None else round(self.guard.beta, 3),
+            "guard_switches": 0 if self.guard is None else self.guard.switches,
             "horizon": round(self.horizon.turnover, 1),
             "bytes": sum(t.value.bytes() for t in self._tenants.values()),
         }

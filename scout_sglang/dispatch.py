@@ -61,6 +61,14 @@ class Calls:
             self.scout.admit(underway.dispatch)
         return underway
 
+    @guarded("start")
+    def start(self, rid: str, hit: int) -> Underway | None:
+        """The request's prefill has run, ``hit`` of its tokens cached; returns the call."""
+        underway = self._by_rid.get(rid)
+        if underway is not None:
+            self.scout.start(underway.dispatch, underway.prompt, hit)
+        return underway
+
     def finish(self, rid: str, tokens: Tokens, cached: int) -> None:
         """The request ended well with ``tokens`` (prompt and output), ``cached`` of them hit."""
         underway = self._pop(rid)

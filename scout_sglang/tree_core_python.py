@@ -8,10 +8,11 @@ When our code fails during a walk, that walk goes by last access alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from sglang.srt.mem_cache import utils as cache_utils
 from sglang.srt.mem_cache.base_prefix_cache import (
     EvictParams,
@@ -35,6 +36,21 @@ BACKEND = "scout-python"
 Order = tuple[float, float, int]
 
 
+@dataclass(frozen=True)
+class Blend:
+    """(1 - beta) rank(V) + beta rank(last use), ranks among the leaves of one walk."""
+
+    beta: float
+    orders: Any
+    recencies: Any
+
+    def rank(self, order: float, recency: float) -> float:
+        """The blended order of a leaf; comparable within the walk only."""
+        by_value = np.searchsorted(self.orders, order) / len(self.orders)
+        by_recency = np.searchsorted(self.recencies, recency) / len(self.recencies)
+        return float((1 - self.beta) * by_value + self.beta * by_recency)
+
+
 class ScoutStrategy(EvictionStrategy):
     """What SGLang asks for a leaf's priority; the lowest is evicted first."""
 
@@ -43,12 +59,25 @@ class ScoutStrategy(EvictionStrategy):
         self.config = parse_config(policy, config)
         self.scout: Scout | None = None
         self.by_recency = False
+        self._blend: Blend | None = None
+
+    def begin_walk(self, leaves: Iterable[UnifiedTreeNode]) -> None:
+        """Fix how much recency counts in this walk (see ``radix_policy.guard``)."""
+        beta = self.scout.guard.beta if self.scout is not None and self.scout.guard else 0.0
+        self.by_recency = beta >= 1
+        self._blend = None
+        if 0 < beta < 1:
+            pairs = [(self._order(leaf), leaf.last_access_time) for leaf in leaves]
+            orders, recencies = zip(*pairs, strict=True) if pairs else ((), ())
+            self._blend = Blend(beta, np.sort(orders), np.sort(recencies))
 
     def get_priority(self, node: UnifiedTreeNode) -> Order:
         """(policy's order, last access, id); the policy's order is 0 while by recency alone."""
         order = 0.0
         if not self.by_recency and self.scout is not None:
             order = self._order(node)
+            if self._blend is not None:
+                order = self._blend.rank(order, node.last_access_time)
         return (order, node.last_access_time, node.id)
 
     def _order(self, node: UnifiedTreeNode) -> float:
@@ -74,7 +103,8 @@ class ScoutTreeCore(UnifiedTreeCore):
         super().__init__(params, components)
         assert isinstance(self.eviction_strategy, ScoutStrategy)
         self.trims = self.eviction_strategy.config.trim
-        scout = Scout(self.eviction_strategy.config, params.token_to_kv_pool_allocator.size)
+        capacity = params.token_to_kv_pool_allocator.size
+        scout = Scout(self.eviction_strategy.config, capacity, params.page_size)
         self.eviction_strategy.scout = scout
         self.scout_calls = Calls(scout)
 
@@ -152,10 +182,11 @@ class ScoutTreeCore(UnifiedTreeCore):
 
     def evict_device_start(self, component_type: ComponentType, request_cnt: int) -> None:
         strategy = self.eviction_strategy
-        strategy.by_recency = False
+        strategy.begin_walk(self.evictable_device_leaves)
+        by_recency = strategy.by_recency
         super().evict_device_start(component_type, request_cnt)
-        if strategy.by_recency:
-            # A fault half-way would mix two orders in one heap.
+        if strategy.by_recency and not by_recency:
+            # A fault half-way has mixed two orders in one heap.
             super().evict_device_end(component_type)
             super().evict_device_start(component_type, request_cnt)
         if self.shortfall is None:
@@ -179,10 +210,22 @@ class ScoutTreeCore(UnifiedTreeCore):
         size = len(victim.key)
         shortfall = self.shortfall or 0
         kept = (size - max(shortfall, 1)) // self.page_size * self.page_size
-        if kept > 0 and self.trims and not self.enable_hicache and not self.is_eagle:
+        if kept > 0 and self._may_trim():
             self._split_node(victim.key, victim, kept)
             size -= kept
         self.shortfall = max(0, shortfall - size)
+
+    def _may_trim(self) -> bool:
+        plain = not self.enable_hicache and not self.is_eagle
+        return self.trims and plain and not self.eviction_strategy.by_recency
+
+    def reset(self) -> None:
+        super().reset()
+        if self.scout_calls is not None:
+            try:
+                self.scout_calls.scout.flush()
+            except Exception:
+                FAULTS.record("flush")
 
 
 def register_backend() -> None:
@@ -227,7 +270,7 @@ def on_checkpoint(checkpoint: Callable[..., None], cache: Any, req: Any, **kwarg
     if not isinstance(core, ScoutTreeCore) or core.scout_calls is None:
         checkpoint(cache, req, **kwargs)
         return
-    core.current = core.scout_calls.get(req.rid)
+    core.current = core.scout_calls.start(req.rid, req.kv.cache_protected_len)
     try:
         checkpoint(cache, req, **kwargs)
     finally:

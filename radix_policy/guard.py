@@ -1,0 +1,193 @@
+"""Never far below LRU: a shadow of what LRU would hold, and a bucket of regret.
+
+The shadow is a radix tree of prefix hashes instead of tokens, evicted as SGLang evicts under
+``lru``: whole leaves, the least recently used first. Each admitted call is looked up in it, and
+what LRU would have hit beyond the real hit drains the bucket. The emptier the bucket, the more
+recency counts in the order of eviction.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+GRID = 16
+"""Tokens between two compared prefix hashes, unless pages are larger."""
+
+
+@dataclass(slots=True)
+class _Leaf:
+    """A radix node of the shadow: grid points ``start`` < g <= ``end`` of one prefix."""
+
+    parent: int
+    start: int
+    end: int
+    hashes: Hashes
+    children: dict[int, int] = field(default_factory=dict)
+    pins: int = 0
+
+
+class ShadowLRU:
+    """What SGLang's ``lru`` would hold of ``capacity`` tokens.
+
+    Works on grid hashes: element g of a call's (G,) array identifies its first (g + 1) x ``grid``
+    tokens, namespace included. O(nodes on the path) per call, plus evictions.
+    """
+
+    def __init__(self, capacity: int, grid: int = GRID) -> None:
+        self.grid = grid
+        self.capacity = capacity // grid
+        self.held = 0
+        self._nodes: dict[int, _Leaf] = {0: _Leaf(-1, 0, 0, np.zeros(0, np.uint64))}
+        self._recency: OrderedDict[int, None] = OrderedDict()
+        self._next = 1
+
+    def lookup(self, hashes: Hashes) -> int:
+        """Tokens of the call's prompt that LRU would have had; changes nothing."""
+        return self._walk(hashes)[1] * self.grid
+
+    def insert(self, hashes: Hashes) -> list[int]:
+        """Hold the prefix, as most recently used; returns the ids of its nodes, root first.
+
+        Least recently used leaves give way; if pinned ones leave too little room, the prefix is
+        held as far as it fits nowhere: nothing is added.
+        """
+        path, matched = self._walk(hashes)
+        if path and self._nodes[path[-1]].end > matched:
+            path[-1] = self._split(path[-1], matched)
+        self._touch(path)
+        if matched < len(hashes):
+            for node in path:
+                self._nodes[node].pins += 1
+            fits = self._make_room(len(hashes) - matched)
+            for node in path:
+                self._nodes[node].pins -= 1
+            if fits:
+                path.append(self._add(path[-1] if path else 0, matched, hashes))
+                self._touch(path)
+        return path
+
+    def pin(self, path: list[int], by: int) -> None:
+        """Keep the nodes of a running call (+1), or let go of them (-1)."""
+        for node in path:
+            if node in self._nodes:
+                self._nodes[node].pins += by
+
+    def ancestors(self, node: int) -> list[int]:
+        """The path from below the root to ``node``; empty if it is gone."""
+        path: list[int] = []
+        while node > 0 and node in self._nodes:
+            path.append(node)
+            node = self._nodes[node].parent
+        return path[::-1]
+
+    def clear(self) -> None:
+        """The real cache was flushed."""
+        self.__init__(self.capacity * self.grid, self.grid)  # type: ignore[misc]
+
+    def _walk(self, hashes: Hashes) -> tuple[list[int], int]:
+        path: list[int] = []
+        at, matched = 0, 0
+        while matched < len(hashes):
+            child = self._nodes[at].children.get(int(hashes[matched]))
+            if child is None:
+                break
+            node = self._nodes[child]
+            path.append(child)
+            length = min(node.end, len(hashes)) - node.start
+            same = node.hashes[:length] == hashes[node.start : node.start + length]
+            matched = node.start + (length if same.all() else int(np.argmin(same)))
+            if matched < node.end:
+                break
+            at = child
+        return path, matched
+
+    def _touch(self, path: list[int]) -> None:
+        for node in reversed(path):
+            self._recency[node] = None
+            self._recency.move_to_end(node)
+
+    def _add(self, parent: int, start: int, hashes: Hashes) -> int:
+        node, self._next = self._next, self._next + 1
+        self._nodes[node] = _Leaf(parent, start, len(hashes), hashes[start:].copy())
+        self._nodes[parent].children[int(hashes[start])] = node
+        self.held += len(hashes) - start
+        return node
+
+    def _split(self, child: int, at: int) -> int:
+        """Cut ``child`` at grid point ``at``; returns the new upper half."""
+        lower = self._nodes[child]
+        upper_id, self._next = self._next, self._next + 1
+        cut = at - lower.start
+        upper = _Leaf(lower.parent, lower.start, at, lower.hashes[:cut], pins=lower.pins)
+        upper.children[int(lower.hashes[cut])] = child
+        self._nodes[upper_id] = upper
+        self._nodes[lower.parent].children[int(upper.hashes[0])] = upper_id
+        lower.parent, lower.start, lower.hashes = upper_id, at, lower.hashes[cut:]
+        return upper_id
+
+    def _make_room(self, size: int) -> bool:
+        if size > self.capacity:
+            return False
+        while self.held + size > self.capacity:
+            victim = next((n for n in self._recency if self._evictable(n)), None)
+            if victim is None:
+                return False
+            node = self._nodes.pop(victim)
+            del self._recency[victim]
+            del self._nodes[node.parent].children[int(node.hashes[0])]
+            self.held -= node.end - node.start
+        return True
+
+    def _evictable(self, node: int) -> bool:
+        return not self._nodes[node].pins and not self._nodes[node].children
+
+
+class Guard:
+    """The shadow, the bucket, and how much recency counts.
+
+    ``rate``: regret forgiven per prompt token. The bucket holds up to ``capacity`` tokens, starts
+    half full, and beta goes from 0 (half full or more) to 1 (empty).
+    """
+
+    def __init__(self, capacity: int, page_size: int, rate: float) -> None:
+        self.shadow = ShadowLRU(capacity, max(page_size, GRID))
+        self.rate = rate
+        self.cap = float(capacity)
+        self.bucket = self.cap / 2
+        self.switches = 0
+        self.shadow_hits = 0
+        self.real_hits = 0
+
+    @property
+    def grid(self) -> int:
+        """Tokens per element of the hashes that calls are identified by."""
+        return self.shadow.grid
+
+    @property
+    def beta(self) -> float:
+        """Weight of recency in the order of eviction, from 0 to 1."""
+        return min(1.0, max(0.0, 1 - self.bucket / (self.cap / 2)))
+
+    def admitted(self, hashes: Hashes, prompt: int, hit: int) -> int:
+        """A call starts with ``hit`` of its ``prompt`` tokens cached; its last shadow node."""
+        shadow = min(self.shadow.lookup(hashes), max(prompt - 1, 0))
+        before = self.beta
+        self.bucket = min(self.cap, self.bucket + self.rate * prompt - (shadow - hit))
+        self.bucket = max(-self.cap, self.bucket)
+        self.switches += (before == 0) != (self.beta == 0)
+        self.shadow_hits += shadow
+        self.real_hits += hit
+        path = self.shadow.insert(hashes)
+        self.shadow.pin(path, +1)
+        return path[-1] if path else 0
+
+    def ended(self, last: int, hashes: Hashes | None) -> None:
+        """The call is done; ``hashes`` cover prompt and output, None if it was aborted."""
+        self.shadow.pin(self.shadow.ancestors(last), -1)
+        if hashes is not None:
+            self.shadow.insert(hashes)
