@@ -193,26 +193,28 @@ def resolved_problem(policy: str, server_args: Any) -> str | None:
         return _sentence(
             policy,
             "this model or these flags",
-            f"SGLang turned the radix cache off ({step})",
-            "see the lines above for its reason",
+            f"SGLang turned the radix cache off in {step}",
+            "its line above says why",
         )
     if problem := flag_problem(policy, cfg):
         return problem
     if cfg.model_path.lower() in ("none", "dummy"):
         return None
-    return model_problem(policy, model_config_of(server_args))
+    return model_problem(policy, model_config_of(server_args), cfg.disable_hybrid_swa_memory)
 
 
-def model_problem(policy: str, model_config: Any) -> str | None:
+def model_problem(policy: str, model_config: Any, full_kv: bool = False) -> str | None:
     """Why ``policy`` cannot work for this model family, or None.
 
     Args:
         model_config: SGLang's ``ModelConfig``, built from ``config.json``.
+        full_kv: sliding-window layers keep their whole KV. Resolution may decide that after
+            ``model_config`` was built, which then does not say so.
     """
     from sglang.srt.mem_cache.kv_cache_builder import uses_ssm_state
 
     name = (model_config.hf_config.architectures or ["this model"])[0]
-    if model_config.is_hybrid_swa:
+    if model_config.is_hybrid_swa and not full_kv:
         return _sentence(
             policy,
             name,
