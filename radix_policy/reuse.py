@@ -53,7 +53,7 @@ class ReuseRatios:
         return (hit + self._prior * PRIOR[kind]) / (seen + self._prior)
 
     def returned(self, session: int, agent: int, prefix: Hashes) -> None:
-        """The agent is back in the session with a prompt whose prefix hashes are ``prefix``.
+        """The agent is back in the session; ``prefix`` are the rolling hashes of its prompt.
 
         ``prefix``: shape (n + 1,), the hash of the first i tokens at index i.
         """
