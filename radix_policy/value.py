@@ -257,6 +257,7 @@ class ScoutValue:
         if self._outdated or now - self._refreshed >= self.config.refresh:
             self._refresh(now)
             self._changed = set(self.sessions.alive_slots().tolist())
+        self._fit_lines()
         changed = np.array(sorted(s for s in self._changed if self.sessions.alive[s]), dtype=int)
         self._changed.clear()
         if len(changed):
@@ -276,14 +277,19 @@ class ScoutValue:
         newborn = self.horizon.turnover * self.horizon.births * self._from_start
         self._odds = passage.odds(values).sum(axis=0) + newborn
 
+    def _fit_lines(self) -> None:
+        slots, rows = len(self.sessions.row), len(self.rows)
+        if self._lines.shape[0] < slots or self._lines.shape[1] < rows:
+            lines = np.zeros((slots, max(8, 2 * rows)))
+            lines[: self._lines.shape[0], : self._lines.shape[1]] = self._lines
+            self._lines = lines
+
     def _at(self, slot: int, row: int) -> float:
         return float(self._values[self._place[slot], row])
 
     def _refresh(self, now: int) -> None:
         counts, n = self.counts, len(self.rows)
         self._refreshed, self._outdated = now, False
-        if self._lines.shape[0] < len(self.sessions.row) or self._lines.shape[1] < n:
-            self._lines = np.zeros((len(self.sessions.row), max(8, 2 * n)))
         goes = counts.follows.sum(axis=1)
         ends = counts.ends.copy()
         turn_ends, turn_goes = counts.turn_ends.copy(), counts.turn_goes.copy()
