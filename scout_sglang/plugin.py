@@ -50,6 +50,7 @@ class Hook:
 ARGS = "sglang.srt.server_args.ServerArgs"
 CACHE = "sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache"
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
+STATE = "sglang.srt.managers.scheduler_components.internal_state.SchedulerInternalStateController"
 
 HOOKS: tuple[Hook, ...] = (
     Hook(f"{ARGS}.from_cli_args", "scout_sglang.plugin:mark_command_line", "after", always=True),
@@ -60,6 +61,7 @@ HOOKS: tuple[Hook, ...] = (
     Hook(f"{CACHE}.on_release", "scout_sglang.dispatch:on_release", "around"),
     Hook(f"{SCHEDULER}._add_request_to_queue", "scout_sglang.dispatch:on_queue", "around"),
     Hook(f"{SCHEDULER}._release_aborted_request", "scout_sglang.dispatch:on_queue_abort", "around"),
+    Hook(f"{STATE}.get_internal_state", "scout_sglang.server_state:on_internal_state", "after"),
 )
 
 _declared: set[Hook] = set()
