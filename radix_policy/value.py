@@ -17,9 +17,10 @@ from radix_policy.call import NodeKind
 from radix_policy.config import ScoutConfig
 from radix_policy.horizon import Horizon
 from radix_policy.live import LiveSessions, Session
+from radix_policy.next_agent import NextAgent
 from radix_policy.reuse import ReuseRatios
 from radix_policy.tags import SHARED, NodeClass
-from radix_policy.transitions import GAP_BINS, RANKS, TURNS, AgentRows, Counts
+from radix_policy.transitions import GAP_BINS, TURNS, AgentRows, Counts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,6 +47,7 @@ class ScoutValue:
         self.counts = Counts(config)
         self.sessions = LiveSessions()
         self.rows = AgentRows(config.max_agents, self._row_reused)
+        self._next = NextAgent(config, self.counts, self.sessions)
         self.reuse = ReuseRatios(config.reuse_prior, config.reuse_decay, config.max_sessions)
         self._refreshed = NOT_YET
         self._valued = NOT_YET
@@ -181,17 +183,7 @@ class ScoutValue:
         entry = self.sessions.get(session)
         if n == 0 or entry is None:
             return {}
-        slot = entry.slot
-        row = int(self.sessions.row[slot])
-        markov = self._markov_row(row)
-        rank = self._rank_row(row, slot)
-        spread = rank[RANKS] * self._newcomers(slot)
-        for place, other in enumerate(self.sessions.listed[slot]):
-            if other >= 0:
-                spread[other] = rank[place]
-        trust = self._trust(np.array([row]))[0]
-        mixed = (1 - trust) * markov + trust * spread
-        mixed /= mixed.sum()
+        mixed = self._next.distribution(entry.slot)
         return {self.rows.agent(r): float(mixed[r]) for r in range(n)}
 
     def _add(self, session: int) -> Session:
@@ -204,11 +196,7 @@ class ScoutValue:
     def _follow(self, slot: int, row: int, now: int) -> None:
         before = int(self.sessions.row[slot])
         rank = self.sessions.rank(slot, row)
-        chances = self._rank_row(before, slot)
-        by_rank = chances[rank]
-        if rank == RANKS:
-            by_rank = by_rank * self._newcomers(slot)[row]
-        self.counts.credit(before, float(self._markov_row(before)[row]), float(by_rank))
+        self.counts.credit(before, *self._next.chances(slot, row))
         gap = now - int(self.sessions.last[slot])
         self.counts.follow(before, row, gap, rank, self._turn(slot))
 
@@ -261,7 +249,9 @@ class ScoutValue:
         changed = np.array(sorted(s for s in self._changed if self.sessions.alive[s]), dtype=int)
         self._changed.clear()
         if len(changed):
-            self._lines[changed, : len(self.rows)] = self._session_lines(changed)
+            self._lines[changed, : len(self.rows)] = self._next.lines(
+                changed, self._G, self._q, self._gamma, self._mean_end
+            )
         self._slots = self.sessions.alive_slots()
         alive, recency = self._survival(self._slots, now)
         values = (alive * recency)[:, None] * self._lines[self._slots, : len(self.rows)]
@@ -335,80 +325,9 @@ class ScoutValue:
         q = passage.combine_ends(self._q[row], self._q_turn[turn], self._mean_end)
         return passage.liveness(q, tail), recency
 
-    def _session_lines(self, slots: Ints) -> Floats:
-        """Value of every agent to each session if it is alive and just spoke; shape (k, n)."""
-        row = self.sessions.row[slots]
-        certain = np.maximum(self._gamma * (1 - self._q[row]), 1e-9)
-        markov = np.minimum(self._G[row] / certain[:, None], 1.0)
-        if not self.config.prediction:
-            return markov
-        trust = self._trust(row)[:, None]
-        return (1 - trust) * markov + trust * self._rank_lines(slots, row)
-
-    def _rank_lines(self, slots: Ints, row: Ints) -> Floats:
-        gamma = self._gamma * (1 - self._mean_end)
-        count = self.sessions.count[slots]
-        first = self._rank_rows(row, count)
-        later = _possible(np.tile(self._everyone_ranks(), (len(slots), 1)), count)
-        F = passage.rank_passage(later, gamma)
-        f = passage.rank_first_step(first, F)
-        share = self._newcomer_lines(slots)
-        once = first[:, RANKS:] * share
-        again = later[:, RANKS:] * share
-        lines = once + (1 - once) * gamma * again / (1 - gamma * (1 - again))
-        listed = self.sessions.listed[slots]
-        where, place = np.nonzero(listed >= 0)
-        lines[where, listed[where, place]] = f[where, place]
-        return lines
-
-    # -- predictors --------------------------------------------------------------------
-
     def _turn(self, slot: int) -> int:
         return int(min(self.sessions.turn[slot], TURNS - 1))
-
-    def _markov_row(self, row: int) -> Floats:
-        counts, prior = self.counts, self.config.prior_weight
-        marginal = counts.seen / max(counts.seen.sum(), 1e-9)
-        follows = counts.follows[row]
-        return np.asarray((follows + prior * marginal) / (follows.sum() + prior))
-
-    def _everyone_ranks(self) -> Floats:
-        ranks = self.counts.all_ranks + 1.0 / (RANKS + 1)
-        return np.asarray(ranks / ranks.sum())
-
-    def _rank_rows(self, row: Ints, count: Ints) -> Floats:
-        weight = self.config.rank_weight
-        ranks = self.counts.ranks[row] + weight * self._everyone_ranks()
-        return _possible(ranks, count)
-
-    def _rank_row(self, row: int, slot: int) -> Floats:
-        return self._rank_rows(np.array([row]), self.sessions.count[slot : slot + 1])[0]
-
-    def _newcomer_lines(self, slots: Ints) -> Floats:
-        """How calls by agents new to each session share out among them; shape (k, n)."""
-        share = np.tile(self.counts.seen, (len(slots), 1))
-        listed = self.sessions.listed[slots]
-        where, place = np.nonzero(listed >= 0)
-        share[where, listed[where, place]] = 0.0
-        return np.asarray(share / np.maximum(share.sum(axis=1, keepdims=True), 1e-12))
-
-    def _newcomers(self, slot: int) -> Floats:
-        return self._newcomer_lines(np.array([slot]))[0]
-
-    def _trust(self, row: Ints) -> Floats:
-        """Weight of the rank prediction against the Markov one, by agent that spoke last."""
-        whole = (self.counts.all_mixture[1] + 1) / (self.counts.all_mixture.sum() + 2)
-        own = self.counts.mixture[row]
-        prior = 4.0
-        return np.asarray((own[:, 1] + prior * whole) / (own.sum(axis=1) + prior))
 
     def bytes(self) -> int:
         """Memory held by what was learned, without the tree's own records."""
         return self.counts.bytes() + self.sessions.bytes() + self.reuse.bytes() + self._lines.nbytes
-
-
-def _possible(ranks: Floats, count: Ints) -> Floats:
-    """Ranks beyond the session's agents can't come up; lines sum to one."""
-    masked = ranks.copy()
-    masked[:, :RANKS][np.arange(RANKS) >= count[:, None]] = 0.0
-    return masked / masked.sum(axis=1, keepdims=True)
