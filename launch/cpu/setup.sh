@@ -174,4 +174,5 @@ step_model() {
 # Sourced, it only defines its functions.
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   main "$@"
+  exit # so that bash reads no further, should the file change while it runs
 fi
