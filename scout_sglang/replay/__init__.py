@@ -1,0 +1,1 @@
+"""The replay lab: recorded or generated calls through SGLang's own cache, without a model."""
