@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # WORKERS equal servers and sglang-router in front of them; all end together.
 #
-#   pip install sglang-router
+#   pip install sglang-router        (tried with 0.3.2)
 #   WORKERS=2 launch/router.sh --model-path <your model>
 #
 # Arguments go to every worker. Environment:
