@@ -1,0 +1,164 @@
+"""How well agents and sessions are inferred from token ids alone, without any id.
+
+    python -m evals.identity_quality [FOLDER] [--live 8 32] [--seeds 2] [--detail]
+
+Replays recorded multi-agent runs (``*.jsonl.zst``) and synthetic mixes through
+``radix_policy.identity`` with several sessions interleaved, and compares with the truth. Of the
+calls that are not their session's first: *right*, in the same session as the call before; *wrong*,
+in another's; *missed*, cut off from it. *joined*: sessions whose first call was put into another.
+V: V-measure of inferred against true agents over the last three quarters of the calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Iterator
+from math import log
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from evals.recorded import RecordedCall, load
+from radix_policy.call import Call
+from radix_policy.config import IdentityConfig
+from radix_policy.identity import Identity
+
+Session = list[RecordedCall]
+
+
+class Quality(NamedTuple):
+    right: float
+    wrong: float
+    missed: float
+    joined: float
+    v: float
+    agents: int
+    agents_true: int
+
+
+def interleave(sessions: list[Session], live: int, seed: int) -> Iterator[tuple[int, RecordedCall]]:
+    """Calls of ``live`` sessions at a time in random order; an ended session makes room."""
+    rng = random.Random(seed)
+    waiting = list(enumerate(sessions))
+    rng.shuffle(waiting)
+    active: list[tuple[int, Iterator[RecordedCall]]] = []
+    while waiting or active:
+        while waiting and len(active) < live:
+            number, calls = waiting.pop()
+            active.append((number, iter(calls)))
+        slot = rng.randrange(len(active))
+        number, remaining = active[slot]
+        call = next(remaining, None)
+        if call is None:
+            del active[slot]
+        else:
+            yield number, call
+
+
+def measure(
+    sessions: list[Session], live: int, seed: int = 0, labels: bool = False
+) -> tuple[Quality, Counter[tuple[str, int]]]:
+    """Quality over one replay, and how often each true agent got each inferred one.
+
+    A call ends when its session makes the next one or up to three dispatches later, so that calls
+    of others come between.
+    """
+    identity = Identity(IdentityConfig())
+    rng = random.Random(seed + 1)
+    total = sum(len(s) for s in sessions)
+    last: dict[int, int] = {}
+    owner: dict[int, int] = {}
+    running: dict[int, tuple[int, int, RecordedCall, int]] = {}
+    outcome: Counter[str] = Counter()
+    pairs: Counter[tuple[str, int]] = Counter()
+
+    def finish(true: int, now: int) -> None:
+        session, agent, call, _ = running.pop(true)
+        whole = np.concatenate([call.prompt, call.output])
+        identity.finish(session, agent, whole, len(call.prompt), now)
+
+    for now, (true, call) in enumerate(interleave(sessions, live, seed), 1):
+        for other in [s for s, r in running.items() if r[3] <= now or s == true]:
+            finish(other, now)
+        who = identity.identify(Call(call.prompt, session=str(true) if labels else None), now)
+        if who.new_session:
+            owner[who.session] = true
+        if true not in last:
+            outcome["first"] += 1
+            outcome["joined"] += owner[who.session] != true
+        elif who.session == identity.root(last[true]):
+            outcome["right"] += 1
+        elif owner[who.session] == true:
+            outcome["missed"] += 1
+        else:
+            outcome["wrong"] += 1
+        last[true] = who.session
+        running[true] = (who.session, who.agent, call, now + 1 + rng.randrange(3))
+        if now > total // 4:
+            pairs[call.agent, who.agent] += 1
+    later = max(1, outcome["right"] + outcome["wrong"] + outcome["missed"])
+    quality = Quality(
+        outcome["right"] / later,
+        outcome["wrong"] / later,
+        outcome["missed"] / later,
+        outcome["joined"] / outcome["first"],
+        v_measure(pairs),
+        len({a for _, a in pairs}),
+        len({a for a, _ in pairs}),
+    )
+    return quality, pairs
+
+
+def v_measure(pairs: Counter[tuple[str, int]]) -> float:
+    """Harmonic mean of homogeneity and completeness (Rosenberg and Hirschberg, 2007)."""
+    true: Counter[str] = Counter()
+    found: Counter[int] = Counter()
+    for (a, b), n in pairs.items():
+        true[a] += n
+        found[b] += n
+    total = sum(pairs.values())
+
+    def entropy(counts: Counter) -> float:
+        return -sum(n / total * log(n / total) for n in counts.values())
+
+    joint = -sum(n / total * log(n / total) for n in pairs.values())
+    h_true, h_found = entropy(true), entropy(found)
+    homogeneity = 1.0 if h_true == 0 else 1 - (joint - h_found) / h_true
+    completeness = 1.0 if h_found == 0 else 1 - (joint - h_true) / h_found
+    if homogeneity + completeness == 0:
+        return 0.0
+    return 2 * homogeneity * completeness / (homogeneity + completeness)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", nargs="?", default="../shared/traces", type=Path)
+    parser.add_argument("--live", nargs="+", type=int, default=[8, 32])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--only", default="", help="only sets whose name contains this")
+    parser.add_argument("--labels", action="store_true", help="send session ids")
+    parser.add_argument("--detail", action="store_true", help="print true against inferred agents")
+    args = parser.parse_args()
+    print(f"{'set':<20}{'live':>5}{'right':>8}{'wrong':>8}{'missed':>8}{'joined':>8}"
+          f"{'V':>7}{'agents':>8}{'true':>6}")  # fmt: skip
+    for path in sorted(args.folder.glob("*.jsonl.zst")):
+        name = path.name.removesuffix(".jsonl.zst")
+        if args.only not in name:
+            continue
+        sessions = load(path)
+        for live in args.live:
+            runs = [measure(sessions, live, seed, args.labels) for seed in range(args.seeds)]
+            mean = [sum(column) / len(runs) for column in zip(*(q for q, _ in runs), strict=True)]
+            q = Quality(*mean)
+            print(f"{name:<20}{live:>5}{q.right:>8.1%}{q.wrong:>8.1%}{q.missed:>8.1%}"
+                  f"{q.joined:>8.1%}{q.v:>7.3f}{q.agents:>8.0f}{q.agents_true:>6.0f}")  # fmt: skip
+            if args.detail:
+                for (true, found), n in sorted(runs[0][1].items(), key=lambda x: -x[1])[:60]:
+                    print(f"    {true:>6} -> {found:<6}{n:>6}")
+
+
+if __name__ == "__main__":
+    main()

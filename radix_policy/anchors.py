@@ -1,0 +1,179 @@
+"""Which agent does a prompt belong to: a trie of prefix hashes with session statistics.
+
+Prompts of one agent begin alike in every session; where prompts fork, sessions tell what kind of
+fork it is. A conversation only *stays*: each session comes back to the branch it took. A stateless
+worker only *moves*: a new branch at every call. A fork between agents does both, or has branches
+that the same sessions use side by side. Prefixes that everyone shares (a chat header, a common
+preamble) are passed, whatever their length.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from radix_policy.hashing import Hashes, HashMap, prefix_hashes, window_hashes
+from radix_policy.trie import KEY, Node, Path, Trie
+
+BOUNDARIES = np.concatenate(
+    [
+        np.arange(8, 65, 8),
+        np.arange(80, 513, 16),
+        np.arange(576, 4097, 64),
+        np.arange(4352, 16385, 256),
+    ]
+)
+
+_HEADER_SHARE = 0.85
+_SIDE_BY_SIDE = 2
+_SIDE_BY_SIDE_SHARE = 0.3
+_ROLE_PRIVATE_MOVES = 2
+_HEAVY_SESSIONS = 4
+_EVIDENT_SESSIONS = 3
+
+_SYNC_WIDTH = 16
+_SYNC_REACH = 1024
+_SYNC_SAMPLE = np.uint64(7)
+_SYNC_CHUNK = 32
+_SYNC_CHUNKS = 12
+_SYNC_POINTS = 4096
+_SYNC_SESSION_BITS = 28
+_SYNC_SESSION_MASK = (1 << _SYNC_SESSION_BITS) - 1
+
+
+class AnchorIndex:
+    """Prompt -> agent, for one namespace.
+
+    ``max_nodes``: bound on trie nodes (about 600 bytes each). An agent's identity is a node of the
+    trie; ids come from ``new_agent``. Once accepted an agent stays; if it turns out to be several,
+    the branch with at least half of the sessions keeps the id.
+    """
+
+    def __init__(self, max_nodes: int) -> None:
+        self._trie = Trie(max_nodes - max_nodes // 4)
+        self._synced = Trie(max_nodes // 4)
+        self._synced.root.agent = -1
+        self._windows = HashMap(15)
+        self._points: dict[int, None] = {}
+        self._next_agent = 0
+        self._trie.root.agent = self.new_agent()
+
+    def new_agent(self) -> int:
+        """The next unused agent id; also serves agents that clients name."""
+        self._next_agent += 1
+        return self._next_agent - 1
+
+    @property
+    def size(self) -> int:
+        return self._trie.size + self._synced.size
+
+    def locate(self, H: Hashes) -> Path:
+        """Lay a prompt along the trie. ``H``: rolling hashes, shape (n + 1,)."""
+        lengths = BOUNDARIES[: np.searchsorted(BOUNDARIES, len(H) - 1, side="right")]
+        keys = prefix_hashes(H, lengths).tobytes()
+        nodes, matched, partial = self._trie.locate(keys)
+        evident = matched if nodes[-1].sessions >= _EVIDENT_SESSIONS else 0
+        if partial is not None and partial[0].sessions >= _EVIDENT_SESSIONS:
+            evident = matched + partial[1]
+        if not evident:
+            for node in nodes:
+                if node.sessions < _EVIDENT_SESSIONS:
+                    break
+                evident += len(node.edge) // KEY
+        return Path(keys, nodes, matched, partial, int(BOUNDARIES[evident - 1]) if evident else 0)
+
+    def peek(self, path: Path) -> int:
+        """The agent as known before this prompt's session is."""
+        return self._agent(path.nodes, accept=False)[0]
+
+    def observe(self, path: Path, H: Hashes, session: int) -> int:
+        """Learn from a prompt of ``session`` and return its agent."""
+        nodes = self._trie.insert(path, session)
+        agent, found = self._agent(nodes, accept=True)
+        return agent if found else self._resync(nodes, H, session, agent)
+
+    def _resync(self, nodes: list[Node], H: Hashes, session: int, agent: int) -> int:
+        """The agent of a prompt with private text first: its fixed text may follow later on."""
+        keys_shared = 0
+        for node in nodes[1:]:
+            if node.sessions < 2:
+                break
+            keys_shared += len(node.edge) // KEY
+        start = int(BOUNDARIES[keys_shared - 1]) if keys_shared else 0
+        point = self._sync_point(H, start, session)
+        if point < 0:
+            return agent
+        chunks = min(_SYNC_CHUNKS, (len(H) - 1 - point) // _SYNC_CHUNK)
+        keys = b"".join(
+            window_hashes(H, point, point + size, size).tobytes()
+            for size in (_SYNC_WIDTH, *range(_SYNC_CHUNK, _SYNC_CHUNK * chunks + 1, _SYNC_CHUNK))
+        )
+        located = self._synced.locate(keys)
+        nodes = self._synced.insert(Path(keys, *located, 0), session)
+        synced, found = self._agent(nodes, accept=True)
+        return synced if found else agent
+
+    def _sync_point(self, H: Hashes, start: int, session: int) -> int:
+        """Where text known from several sessions begins after ``start``; -1 if nowhere."""
+        stop = min(len(H) - 1, start + _SYNC_REACH)
+        windows = window_hashes(H, start, stop, _SYNC_WIDTH)
+        sample = np.flatnonzero(windows & _SYNC_SAMPLE == 0)
+        hashes = windows[sample]
+        seen = self._windows.get(hashes)
+        count, last = seen >> _SYNC_SESSION_BITS, seen & _SYNC_SESSION_MASK
+        missing = seen == HashMap.MISSING
+        mine = session & _SYNC_SESSION_MASK
+        count = np.where(missing, 1, np.minimum(count + (last != mine), _EVIDENT_SESSIONS))
+        self._windows.put(hashes, (count << _SYNC_SESSION_BITS | mine).astype(np.int32))
+        known = [k for k, h in enumerate(hashes.tolist()) if h in self._points]
+        if not known:
+            known = np.flatnonzero(count >= _EVIDENT_SESSIONS).tolist()
+            if not known:
+                return -1
+            self._points[int(hashes[known[0]])] = None
+            if len(self._points) > _SYNC_POINTS:
+                del self._points[next(iter(self._points))]
+        return start + int(sample[known[0]])
+
+    def _agent(self, nodes: list[Node], accept: bool) -> tuple[int, bool]:
+        """The deepest agent on ``nodes``, and whether it is more than everybody's root."""
+        holder = nodes[0]
+        for above, node in pairwise(nodes):
+            kind = self._kind(above, node, holder)
+            if kind == "stop" and node.agent is None:
+                break
+            if kind in ("agent", "heavy") and node.agent is None and accept:
+                self._accept(holder, node)
+            if kind == "agent":
+                node.heavy = False
+            elif kind == "heavy" and accept:
+                node.heavy = True
+            if node.agent is not None:
+                holder = node
+        assert holder.agent is not None
+        return holder.agent, holder is not nodes[0]
+
+    def _kind(self, above: Node, node: Node, holder: Node) -> str:
+        if node.sessions < 2:
+            private = above.is_role_fork() and above.private_moves >= _ROLE_PRIVATE_MOVES
+            return "agent" if private and len(above.children) > 1 else "stop"
+        if len(above.children) == 1:
+            return "pass"
+        side_by_side = node.siblings_used
+        if side_by_side >= _SIDE_BY_SIDE and side_by_side >= _SIDE_BY_SIDE_SHARE * node.sessions:
+            return "agent"
+        if above.is_role_fork():
+            return "agent"
+        if node.sessions >= _HEADER_SHARE * above.sessions:
+            return "pass"
+        first = holder.parent is None
+        if first and node.sessions >= _HEAVY_SESSIONS and above.separates():
+            return "heavy"
+        return "stop"
+
+    def _accept(self, holder: Node, node: Node) -> None:
+        if 2 * node.sessions >= holder.sessions and holder.agent != -1:
+            node.agent, holder.agent = holder.agent, self.new_agent()
+        else:
+            node.agent = self.new_agent()

@@ -1,0 +1,155 @@
+"""Who is calling: session and agent of a call, by label where one is sent, else inferred.
+
+One instance per namespace; nothing learned leaves it. Work per call is a few passes over its
+tokens; state is bounded by the configuration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from radix_policy.anchors import AnchorIndex
+from radix_policy.call import Call, Identified, Tokens
+from radix_policy.config import IdentityConfig
+from radix_policy.divergence import Divergence
+from radix_policy.hashing import Hashes, rolling
+from radix_policy.sessions import Link, SessionLinker
+
+
+class AgentReport(NamedTuple):
+    """What is known of one agent.
+
+    ``anchor``: tokens of its fixed context; ``divergence``: the earliest token position at which
+    prompts of two recent sessions differed; ``calls``, ``sessions``: how many were seen.
+    """
+
+    agent: int
+    label: str | None
+    anchor: int
+    divergence: int
+    calls: int
+    sessions: int
+
+
+@dataclass(slots=True)
+class _Agent:
+    label: str | None
+    calls: int = 0
+    sessions: int = 0
+    divergence: Divergence = field(default_factory=Divergence)
+
+
+class Identity:
+    """Agents and sessions of one namespace."""
+
+    def __init__(self, config: IdentityConfig) -> None:
+        self._config = config
+        self._anchors = AnchorIndex(config.max_anchor_nodes)
+        self._sessions = SessionLinker(config.max_sessions)
+        self._agents: dict[int, _Agent] = {}
+        self._agent_labels: dict[str, int] = {}
+        self._session_labels: dict[str, int] = {}
+        self._label_of: dict[int, str] = {}
+
+    def identify(self, call: Call, now: int, hashes: Hashes | None = None) -> Identified:
+        """Session and agent of a call that enters the queue at dispatch ``now``.
+
+        ``hashes``: ``hashing.rolling(call.tokens)`` where the caller has it already.
+        """
+        H = rolling(call.tokens) if hashes is None else hashes
+        path = self._anchors.locate(H) if self._config.infer else None
+        known = None if call.agent is None else self._labelled_agent(call.agent)
+        if call.session is not None:
+            link = self._labelled_session(call.session, now)
+        elif path is None:
+            link = Link(self._sessions.create(now), True)
+        else:
+            guess = self._anchors.peek(path) if known is None else known
+            link = self._sessions.link(H, path.shared, guess, now)
+        agent = 0 if known is None else known
+        if path is not None and known is None:
+            agent = self._anchors.observe(path, H, link.session)
+        first_visit = self._sessions.visit(link.session, agent, now)
+        anchor = self._count(agent, call, link.session, first_visit)
+        return Identified(link.session, agent, anchor, link.new, link.merged)
+
+    def finish(
+        self,
+        session: int,
+        agent: int,
+        tokens: Tokens,
+        prompt_len: int,
+        now: int,
+        hashes: Hashes | None = None,
+    ) -> None:
+        """A call has ended: remember its output, to recognise what continues or quotes it.
+
+        ``tokens``: prompt and output, shape (N,), of which the first ``prompt_len`` are prompt.
+        """
+        session = self.root(session)
+        self._sessions.leave(session)
+        if self._config.infer and session not in self._label_of:
+            H = rolling(tokens) if hashes is None else hashes
+            self._sessions.finish(H, prompt_len, session)
+
+    def end_session(self, session: int) -> None:
+        """The client said that ``session`` is over; a later call under its label begins anew."""
+        session = self.root(session)
+        self._sessions.forget(session)
+        self._unlabel(session)
+
+    def root(self, session: int) -> int:
+        """The session that ``session`` was merged into, or itself."""
+        return self._sessions.root(session)
+
+    def agent_report(self) -> list[AgentReport]:
+        """Every known agent, by id."""
+        return [
+            AgentReport(
+                number, a.label, a.divergence.anchor, a.divergence.first, a.calls, a.sessions
+            )
+            for number, a in sorted(self._agents.items())
+        ]
+
+    # -- labels ------------------------------------------------------------------------
+
+    def _labelled_agent(self, label: str) -> int:
+        agent = self._agent_labels.get(label)
+        if agent is None:
+            agent = self._anchors.new_agent()
+            self._agent_labels[label] = agent
+        return agent
+
+    def _labelled_session(self, label: str, now: int) -> Link:
+        session = self._session_labels.get(label)
+        if session is not None and self._sessions.alive(session):
+            return Link(session, False)
+        session = self._sessions.create(now)
+        self._session_labels[label] = session
+        self._label_of[session] = label
+        if len(self._label_of) > len(self._sessions):
+            for dead in [s for s in self._label_of if not self._sessions.alive(s)]:
+                self._unlabel(dead)
+        return Link(session, True)
+
+    def _unlabel(self, session: int) -> None:
+        label = self._label_of.pop(session, None)
+        if label is not None and self._session_labels.get(label) == session:
+            del self._session_labels[label]
+
+    # -- agents ------------------------------------------------------------------------
+
+    def _count(self, agent: int, call: Call, session: int, first_visit: bool) -> int:
+        record = self._agents.pop(agent, None) or _Agent(call.agent)
+        self._agents[agent] = record
+        record.calls += 1
+        if first_visit:
+            record.sessions += 1
+            record.divergence.observe(call.tokens, session)
+        while len(self._agents) > self._config.max_agents:
+            oldest = next(iter(self._agents))
+            gone = self._agents.pop(oldest)
+            if gone.label is not None:
+                del self._agent_labels[gone.label]
+        return record.divergence.anchor

@@ -1,0 +1,168 @@
+"""Which session's words does a prompt quote: windows of outputs and of prompt texts.
+
+Agents of one session share no prefix, but they quote each other: what one agent answered stands,
+shifted and re-wrapped, in the next agent's prompt. Every window of eight tokens of an output is
+remembered with its output; a prompt belongs to the session whose outputs it holds to a large part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radix_policy.hashing import Hashes, HashMap, window_hashes
+
+WIDTH = 8
+_DEAD = -2
+_MAX_WINDOWS = 512
+_RING = 1 << 13
+_MIN_WINDOWS = 4
+_MIN_COVERAGE = 0.5
+
+
+class Quote(NamedTuple):
+    """An earlier output found in a prompt.
+
+    ``session``: whose output. ``found``, ``total``: windows of it found and kept. ``position``:
+    where in the prompt its first window lies.
+    """
+
+    session: int
+    found: int
+    total: int
+    position: int
+
+
+class Windows(NamedTuple):
+    """Windows of a prompt's text that no earlier call explains.
+
+    ``hashes``: shape (w,). ``positions``: start of each in the prompt, shape (w,).
+    """
+
+    hashes: Hashes
+    positions: NDArray[np.int64]
+
+
+def unexplained(H: Hashes, start: int, head: int = 512, tail: int = 8192) -> Windows:
+    """Windows of the prompt with hashes ``H`` after token ``start``.
+
+    Work is bounded: of a longer part the first ``head`` and the last ``tail`` tokens count.
+    """
+    n = len(H) - 1
+    whole = n - start <= head + tail
+    spans = [(start, n)] if whole else [(start, start + head), (n - tail, n)]
+    hashes = [window_hashes(H, a, b, WIDTH) for a, b in spans]
+    positions = [
+        np.arange(a, a + len(h), dtype=np.int64) for (a, _), h in zip(spans, hashes, strict=True)
+    ]
+    return Windows(np.concatenate(hashes), np.concatenate(positions))
+
+
+class OutputIndex:
+    """Window of an output -> that output -> its session.
+
+    A window that outputs of two sessions contain proves nothing and is dead from then on.
+    """
+
+    def __init__(self, max_bits: int = 18) -> None:
+        self._table = HashMap(max_bits)
+        self._session = np.full(_RING, -1, dtype=np.int64)
+        self._total = np.zeros(_RING, dtype=np.int64)
+        self._number = np.full(_RING, -1, dtype=np.int64)
+        self._next = 0
+
+    def add(self, hashes: Hashes, session: int, root: Callable[[int], int]) -> None:
+        """Remember the windows of one output of ``session``, at most 512 evenly spread ones."""
+        if len(hashes) > _MAX_WINDOWS:
+            hashes = hashes[:: -(-len(hashes) // _MAX_WINDOWS)]
+        hashes = np.unique(hashes)
+        owner = self._table.get(hashes)
+        fresh = owner == HashMap.MISSING
+        known = np.flatnonzero(owner >= 0)
+        if len(known):
+            slots = owner[known] & (_RING - 1)
+            stale = self._number[slots] != owner[known]
+            fresh[known[stale]] = True
+            sessions = self._session[slots]
+            for other in np.unique(sessions[~stale]).tolist():
+                if root(other) != session:
+                    self._table.put(hashes[known[~stale & (sessions == other)]], _DEAD)
+        new = hashes[fresh]
+        if len(new) < _MIN_WINDOWS:
+            return
+        number, slot = self._next, self._next & (_RING - 1)
+        self._next += 1
+        self._session[slot], self._total[slot], self._number[slot] = session, len(new), number
+        self._table.put(new, number)
+
+    def quotes(
+        self, windows: Windows, root: Callable[[int], int]
+    ) -> tuple[list[Quote], NDArray[np.bool_]]:
+        """Outputs that the windows hold to at least a half, and which windows any output knows."""
+        owner = self._table.get(windows.hashes)
+        hit = owner != HashMap.MISSING
+        index = np.flatnonzero(owner >= 0)
+        if len(index) < _MIN_WINDOWS:
+            return [], hit
+        _, first = np.unique(windows.hashes[index], return_index=True)
+        index = np.sort(index[first])
+        numbers, start, found = np.unique(owner[index], return_index=True, return_counts=True)
+        slots = numbers & (_RING - 1)
+        total = self._total[slots]
+        keep = self._number[slots] == numbers
+        keep &= (found >= _MIN_WINDOWS) & (found >= _MIN_COVERAGE * total)
+        return [
+            Quote(
+                root(int(self._session[slots[k]])),
+                int(found[k]),
+                int(total[k]),
+                int(windows.positions[index[start[k]]]),
+            )
+            for k in np.flatnonzero(keep).tolist()
+        ], hit
+
+    @property
+    def nbytes(self) -> int:
+        return self._table.nbytes + 3 * self._session.nbytes
+
+
+class TextIndex:
+    """Window of a prompt -> the one session whose prompts hold it.
+
+    Serves twice: an output that echoes its prompt is no evidence, and the task's own wording, as
+    long as one session only uses it, hints at the session of an agent that has not spoken yet.
+    """
+
+    def __init__(self, max_bits: int = 18) -> None:
+        self._table = HashMap(max_bits)
+
+    def add(self, hashes: Hashes, session: int, root: Callable[[int], int]) -> None:
+        """Remember ``hashes`` as text of ``session``; what another session had becomes common."""
+        owner = self._table.get(hashes)
+        values = np.full(len(hashes), session, dtype=np.int32)
+        values[owner == _DEAD] = _DEAD
+        for other in np.unique(owner[(owner >= 0) & (owner != session)]).tolist():
+            if root(other) != session:
+                values[owner == other] = _DEAD
+        self._table.put(hashes, values)
+
+    def known(self, hashes: Hashes) -> NDArray[np.bool_]:
+        """Which of ``hashes`` stood in some prompt."""
+        return self._table.get(hashes) != HashMap.MISSING
+
+    def votes(self, hashes: Hashes, root: Callable[[int], int]) -> list[tuple[int, int]]:
+        """(windows, session) for each session with text of its own here, most windows first."""
+        owner = self._table.get(np.unique(hashes))
+        sessions, counts = np.unique(owner[owner >= 0], return_counts=True)
+        votes: dict[int, int] = {}
+        for session, count in zip(sessions.tolist(), counts.tolist(), strict=True):
+            survivor = root(session)
+            votes[survivor] = votes.get(survivor, 0) + count
+        return sorted(((c, s) for s, c in votes.items()), reverse=True)
+
+    @property
+    def nbytes(self) -> int:
+        return self._table.nbytes

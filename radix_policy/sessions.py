@@ -1,0 +1,265 @@
+"""Which session does a call belong to, from token ids alone.
+
+In order of strength: the prompt continues a call's output; it quotes outputs of one session
+(lineage); it extends a prompt that already quoted that session; the task's own wording; else the
+session is new. Two sessions that turn out to be one are merged, the older one surviving. The
+order and the constants come from recorded multi-agent runs; a missed link costs more than a late
+one, a wrong link more than a missed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from radix_policy.hashing import Hashes, HashMap, prefix_hashes, window_hashes
+from radix_policy.lineage import WIDTH, OutputIndex, Quote, TextIndex, Windows, unexplained
+
+GRID = 4
+_LEVEL_QUOTED = 1
+_LEVEL_OWN = 2
+_RUNNER_UP = 1.5
+_MERGE_COVERAGE = 0.7
+_MERGE_WINDOWS = 8
+_MERGE_CALLS = 2
+_TEXT_WINDOWS = 16
+_TEXT_RUNNER_UP = 2
+_TRUST = 0.8
+_STUCK = 64
+
+
+@dataclass(slots=True)
+class _Session:
+    last: int
+    calls: int = 0
+    running: int = 0
+    agents: set[int] = field(default_factory=set)
+    absorbed: list[int] = field(default_factory=list)
+
+
+class Link(NamedTuple):
+    """``session``: id; ``new``: it begins with this call; ``merged``: (absorbed, survivor)."""
+
+    session: int
+    new: bool
+    merged: tuple[tuple[int, int], ...] = ()
+
+
+class _Continuations:
+    """Checkpoints of calls: a prefix of a conversation -> its session, on a grid of 4 tokens.
+
+    Only prefixes that cannot belong to two sessions by chance are kept: those that reach into an
+    output or follow one. Level 2: the conversation's own output; level 1: text after an output
+    that the prompt quotes.
+    """
+
+    def __init__(self, max_bits: int = 16) -> None:
+        self._table = HashMap(max_bits)
+
+    def find(self, H: Hashes, block: int = 4096) -> tuple[int, int, int]:
+        """(length, session, level) of the longest known prefix; length 0 if there is none."""
+        stop = (len(H) - 1) // GRID * GRID
+        while stop >= GRID:
+            start = max(GRID, stop - block + GRID)
+            lengths = np.arange(start, stop + 1, GRID)
+            values = self._table.get(prefix_hashes(H, lengths))
+            known = np.flatnonzero(values != HashMap.MISSING)
+            if len(known):
+                value = int(values[known[-1]])
+                return int(lengths[known[-1]]), value >> 1, (value & 1) + 1
+            stop = start - GRID
+        return 0, -1, 0
+
+    def add(self, H: Hashes, lengths: Iterable[int], above: int, session: int, level: int) -> None:
+        """Remember those of ``lengths`` (moved down to the grid) that are above ``above``."""
+        grid = sorted({n // GRID * GRID for n in lengths})
+        kept = np.array([n for n in grid if n > above], dtype=np.int64)
+        if len(kept):
+            self._table.put(prefix_hashes(H, kept), session << 1 | (level - 1))
+
+    @property
+    def nbytes(self) -> int:
+        return self._table.nbytes
+
+
+class SessionLinker:
+    """Sessions of one namespace: linked by tokens, bounded in number, merged by union-find.
+
+    ``max_sessions``: sessions kept; the one idle for longest is forgotten first.
+    """
+
+    def __init__(self, max_sessions: int) -> None:
+        self._max = max_sessions
+        self._sessions: dict[int, _Session] = {}
+        self._parent: dict[int, int] = {}
+        self._next = 0
+        self._continuations = _Continuations()
+        self._outputs = OutputIndex()
+        self._texts = TextIndex()
+        self._trust_hits = 4 * _TRUST
+        self._trust_tries = 4.0
+
+    # -- ids ---------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def alive(self, session: int) -> bool:
+        return self.root(session) in self._sessions
+
+    def root(self, session: int) -> int:
+        """The session that ``session`` was merged into, or itself."""
+        while (parent := self._parent.get(session)) is not None:
+            session = parent
+        return session
+
+    def create(self, now: int) -> int:
+        session = self._next
+        self._next += 1
+        self._sessions[session] = _Session(now)
+        while len(self._sessions) > self._max:
+            self.forget(next(iter(self._sessions)))
+        return session
+
+    def visit(self, session: int, agent: int, now: int) -> bool:
+        """A call of ``agent`` in ``session`` arrives; True if it is that agent's first there."""
+        record = self._sessions.pop(session)
+        record.running = record.running + 1 if now - record.last < _STUCK else 1
+        record.last = now
+        record.calls += 1
+        self._sessions[session] = record
+        if agent in record.agents:
+            return False
+        record.agents.add(agent)
+        return True
+
+    def leave(self, session: int) -> None:
+        """A call of ``session`` has ended."""
+        if (record := self._sessions.get(session)) is not None:
+            record.running = max(0, record.running - 1)
+
+    def forget(self, session: int) -> None:
+        """Drop ``session``; what the tables still hold of it counts for nothing."""
+        if (record := self._sessions.pop(session, None)) is not None:
+            for absorbed in record.absorbed:
+                del self._parent[absorbed]
+
+    def _merge(self, one: int, other: int) -> tuple[int, int]:
+        survivor, absorbed = min(one, other), max(one, other)
+        kept, gone = self._sessions[survivor], self._sessions.pop(absorbed)
+        kept.last = max(kept.last, gone.last)
+        kept.calls += gone.calls
+        kept.running += gone.running
+        kept.agents |= gone.agents
+        kept.absorbed += [*gone.absorbed, absorbed]
+        self._parent[absorbed] = survivor
+        return absorbed, survivor
+
+    # -- linking -----------------------------------------------------------------------
+
+    def link(self, H: Hashes, shared: int, agent: int, now: int) -> Link:
+        """The session of an arriving prompt.
+
+        ``H``: rolling hashes of the prompt, shape (n + 1,). ``shared``: length of the prefix that
+        several sessions have in common, which is evidence of nothing. ``agent``: who calls.
+        """
+        length, owner, level = self._continuations.find(H)
+        owner = self.root(owner)
+        if owner not in self._sessions:
+            length, level = 0, 0
+        windows = unexplained(H, max(length, shared))
+        quotes, hit = self._outputs.quotes(windows, self.root)
+        quotes = [q for q in quotes if q.session in self._sessions]
+        session = self._decide(owner, level, quotes, windows, agent)
+        new = session is None
+        if session is None:
+            session = self.create(now)
+        merged = self._merges(session, quotes)
+        session = self.root(session)
+        self._remember_prompt(H, session, (length, level), quotes)
+        self._texts.add(windows.hashes[~hit], session, self.root)
+        return Link(session, new, merged)
+
+    def _decide(
+        self, owner: int, level: int, quotes: list[Quote], windows: Windows, agent: int
+    ) -> int | None:
+        if level == _LEVEL_OWN:
+            return owner
+        session = _lineage(quotes)
+        if session is None and level == _LEVEL_QUOTED:
+            session = owner
+        hint = None
+        if session is None or agent not in self._sessions[session].agents:
+            hint = self._hint(windows, agent)
+        if session is None:
+            return hint if self._trust_hits >= _TRUST * self._trust_tries else None
+        if hint is not None:
+            self._trust_tries += 1
+            self._trust_hits += hint == session
+        return session
+
+    def _hint(self, windows: Windows, agent: int) -> int | None:
+        """The idle session whose wording the prompt shares, if the agent is new to it."""
+        votes = self._texts.votes(windows.hashes, self.root)[:2]
+        if not votes or votes[0][0] < _TEXT_WINDOWS:
+            return None
+        if len(votes) > 1 and votes[0][0] < _TEXT_RUNNER_UP * votes[1][0]:
+            return None
+        record = self._sessions.get(votes[0][1])
+        if record is None or agent in record.agents or record.running:
+            return None
+        return votes[0][1]
+
+    def _merges(self, session: int, quotes: list[Quote]) -> tuple[tuple[int, int], ...]:
+        merged = []
+        for quote in quotes:
+            session, other = self.root(session), self.root(quote.session)
+            if other == session or quote.found < _MERGE_WINDOWS:
+                continue
+            few = min(self._sessions[session].calls, self._sessions[other].calls)
+            if few <= _MERGE_CALLS and quote.found >= _MERGE_COVERAGE * quote.total:
+                merged.append(self._merge(session, other))
+        return tuple(merged)
+
+    def _remember_prompt(
+        self, H: Hashes, session: int, found: tuple[int, int], quotes: list[Quote]
+    ) -> None:
+        n = len(H) - 1
+        length, level = found
+        own = [q.position for q in quotes if self.root(q.session) == session]
+        if not level:
+            if not own:
+                return
+            length, level = min(own) + WIDTH, _LEVEL_QUOTED
+        lengths = [n - GRID, n - 16, *(n - (1 << k) for k in range(5, 13))]
+        self._continuations.add(H, lengths, length, session, level)
+
+    def finish(self, H: Hashes, prompt: int, session: int) -> None:
+        """Remember a call's output. ``H``: hashes of prompt and output, shape (N + 1,)."""
+        n = len(H) - 1
+        if session not in self._sessions or n <= prompt:
+            return
+        middle = prompt + (n - prompt) // 2
+        lengths = [prompt + 8 + GRID - 1, middle, n - 2, n]
+        self._continuations.add(H, [x for x in lengths if x <= n], prompt, session, _LEVEL_OWN)
+        windows = window_hashes(H, prompt, n, WIDTH)
+        echo = self._texts.known(windows)
+        self._outputs.add(windows[~echo], session, self.root)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the tables, without the per-session records."""
+        return self._continuations.nbytes + self._outputs.nbytes + self._texts.nbytes
+
+
+def _lineage(quotes: list[Quote]) -> int | None:
+    found: dict[int, int] = {}
+    for quote in quotes:
+        found[quote.session] = found.get(quote.session, 0) + quote.found
+    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    if not ranked or (len(ranked) > 1 and ranked[0][1] < _RUNNER_UP * ranked[1][1]):
+        return None
+    return ranked[0][0]

@@ -1,0 +1,224 @@
+"""A trie of prefix hashes that remembers how sessions used its forks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+KEY = 8
+_NEW_KEYS = 32
+_SESSIONS_PER_NODE = 256
+_CHILDREN_PER_SESSION = 32
+
+_ROLE_MOVERS = 3
+_ROLE_RETURNS = 6
+_ROLE_MOVES = 0.12
+_ROLE_STAYS = 0.10
+_HEAVY_STAYS = 8
+
+
+class Node:
+    """A run of prefix boundaries that no prompt forks within.
+
+    ``edge``: its boundary hashes, 8 bytes each. ``used``: session -> branches it took from here,
+    the latest last; while one session alone came by, only ``owner`` is kept.
+    """
+
+    __slots__ = (
+        "agent", "children", "edge", "heavy", "movers", "moves", "number", "owner", "parent",
+        "private_moves", "sessions", "siblings_used", "stays", "used", "visits",
+    )  # fmt: skip
+
+    def __init__(self, number: int, edge: bytes, parent: Node | None) -> None:
+        self.number = number
+        self.edge = edge
+        self.parent = parent
+        self.children: dict[bytes, Node] = {}
+        self.owner = -1
+        self.used: dict[int, list[Node]] | None = None
+        self.sessions = 0
+        self.visits = 0
+        self.moves = 0
+        self.movers = 0
+        self.stays = 0
+        self.siblings_used = 0
+        self.private_moves = 0
+        self.agent: int | None = None
+        self.heavy = False
+
+    def is_role_fork(self) -> bool:
+        returns = self.moves + self.stays
+        return (
+            self.movers >= _ROLE_MOVERS
+            and returns >= _ROLE_RETURNS
+            and self.moves >= _ROLE_MOVES * returns
+            and self.stays >= _ROLE_STAYS * returns
+        )
+
+    def separates(self) -> bool:
+        """Sessions come back to the branch they took: applications part here."""
+        returns = self.moves + self.stays
+        return self.stays >= _HEAVY_STAYS and self.moves < _ROLE_MOVES * returns
+
+
+class Path(NamedTuple):
+    """A prompt laid along the trie.
+
+    ``keys``: its boundary hashes, 8 bytes each. ``nodes``: nodes it covers wholly, the root first.
+    ``matched``: keys covered. ``partial``: the node whose edge it leaves, if any, and how many of
+    that edge's keys it shares. ``shared``: tokens that at least three sessions have in common.
+    """
+
+    keys: bytes
+    nodes: list[Node]
+    matched: int
+    partial: tuple[Node, int] | None
+    shared: int
+
+
+class Trie:
+    """One trie; ``max_nodes`` bounds it, leaves that nobody visits go first."""
+
+    def __init__(self, max_nodes: int) -> None:
+        self._max_nodes = max_nodes
+        self._next = 1
+        self.root = Node(0, b"", None)
+        self._leaves: dict[int, Node] = {}
+        self.size = 1
+
+    def locate(self, keys: bytes) -> tuple[list[Node], int, tuple[Node, int] | None]:
+        node, at = self.root, 0
+        nodes = [node]
+        while at < len(keys):
+            child = node.children.get(keys[at : at + KEY])
+            if child is None:
+                break
+            edge = child.edge
+            if keys.startswith(edge, at):
+                node, at = child, at + len(edge)
+                nodes.append(node)
+                continue
+            return nodes, at // KEY, (child, _common(edge, keys, at))
+        return nodes, at // KEY, None
+
+    def insert(self, path: Path, session: int) -> list[Node]:
+        """Make the prompt's path exist as far as it may grow, and count this visit along it."""
+        nodes = list(path.nodes)
+        if path.partial is not None:
+            child, common = path.partial
+            self._split(child, common)
+            nodes.append(child)
+        at = path.matched + (path.partial[1] if path.partial else 0)
+        last = nodes[-1]
+        private = last.sessions == 1 and last.owner == session and not last.children
+        if at * KEY < len(path.keys) and (last.parent is None or not private):
+            nodes.append(self._grow(last, path.keys[at * KEY : (at + _NEW_KEYS) * KEY]))
+        for k, node in enumerate(nodes):
+            _visit(node, nodes[k + 1] if k + 1 < len(nodes) else None, session)
+        leaf = nodes[-1]
+        if self._leaves.pop(leaf.number, None) is not None:
+            self._leaves[leaf.number] = leaf
+        while self.size > self._max_nodes and len(self._leaves) > 1:
+            self._drop(next(iter(self._leaves.values())))
+        return nodes
+
+    def _new(self, edge: bytes, parent: Node) -> Node:
+        node = Node(self._next, edge, parent)
+        self._next += 1
+        self.size += 1
+        return node
+
+    def _grow(self, parent: Node, edge: bytes) -> Node:
+        node = self._new(edge, parent)
+        parent.children[edge[:KEY]] = node
+        self._leaves.pop(parent.number, None)
+        self._leaves[node.number] = node
+        return node
+
+    def _split(self, upper: Node, common: int) -> None:
+        """Cut ``upper`` after ``common`` keys; what lies below goes to a new node."""
+        cut = common * KEY
+        lower = self._new(upper.edge[cut:], upper)
+        upper.edge = upper.edge[:cut]
+        for name in ("children", "owner", "used", "sessions", "visits", "moves", "movers",
+                     "stays", "private_moves"):  # fmt: skip
+            setattr(lower, name, getattr(upper, name))
+        for child in lower.children.values():
+            child.parent = lower
+        upper.children = {lower.edge[:KEY]: lower}
+        if lower.used is not None:
+            upper.used = {session: [lower] for session in lower.used}
+        upper.moves = upper.movers = upper.private_moves = 0
+        upper.stays = upper.visits - upper.sessions
+        if self._leaves.pop(upper.number, None) is not None:
+            self._leaves[lower.number] = lower
+
+    def _drop(self, leaf: Node) -> None:
+        parent = leaf.parent
+        assert parent is not None
+        del self._leaves[leaf.number]
+        del parent.children[leaf.edge[:KEY]]
+        for taken in (parent.used or {}).values():
+            if leaf in taken:
+                taken.remove(leaf)
+        self.size -= 1
+        if not parent.children and parent.parent is not None:
+            self._leaves[parent.number] = parent
+
+
+def _common(edge: bytes, keys: bytes, at: int) -> int:
+    """How many keys ``edge`` shares with ``keys`` from ``at``: prefixes once apart stay apart."""
+    low, high = 1, min(len(edge), len(keys) - at) // KEY
+    while low < high:
+        middle = (low + high + 1) // 2
+        last = (middle - 1) * KEY
+        if edge[last : last + KEY] == keys[at + last : at + last + KEY]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _visit(node: Node, child: Node | None, session: int) -> None:
+    """Count a visit of ``session`` to ``node`` that goes on to ``child``."""
+    node.visits += 1
+    if node.used is None:
+        if node.sessions == 0:
+            node.owner, node.sessions = session, 1
+            if child is None:
+                return
+            node.used = {}
+        elif node.owner == session and child is None:
+            return
+        else:
+            only = list(node.children.values())[:1] if child is not None else []
+            node.used = {node.owner: [c for c in only if c.sessions]}
+    taken = node.used.get(session)
+    if taken is None:
+        if node.owner != session:
+            node.sessions += 1
+        if len(node.used) >= _SESSIONS_PER_NODE:
+            del node.used[next(iter(node.used))]
+        node.used[session] = [] if child is None else [child]
+        return
+    if child is None:
+        return
+    if not taken:
+        taken.append(child)
+    elif taken[-1] is child:
+        node.stays += 1
+    else:
+        _move(node, child, taken)
+
+
+def _move(node: Node, child: Node, taken: list[Node]) -> None:
+    node.moves += 1
+    node.private_moves += taken[-1].sessions < 2 and child.sessions < 2
+    if len(taken) == 1:
+        node.movers += 1
+        taken[0].siblings_used += 1
+    if child in taken:
+        taken.remove(child)
+    else:
+        child.siblings_used += 1
+    taken.append(child)
+    del taken[:-_CHILDREN_PER_SESSION]
