@@ -103,11 +103,11 @@ def apply(hooks: Iterable[Hook]) -> None:
         _declared.add(hook)
 
 
-def verify(hooks: Iterable[Hook] = HOOKS) -> None:
-    """Raise :class:`compat.UnsupportedError` unless every hook's target was found and patched."""
+def verify(hooks: Iterable[Hook] | None = None) -> None:
+    """Raise :class:`compat.UnsupportedError` unless every target was found and patched."""
     from sglang.srt.plugins.hook_registry import HookRegistry
 
-    missing = [hook.target for hook in hooks if hook.target not in HookRegistry._patched]
+    missing = [h.target for h in hooks or HOOKS if h.target not in HookRegistry._patched]
     if missing:
         raise compat.UnsupportedError(
             f"SGLang {compat.installed_sglang()} lacks {', '.join(missing)}, which scout-sglang "
