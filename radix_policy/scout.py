@@ -18,7 +18,7 @@ from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
 from radix_policy.guard import Guard, Hashes
-from radix_policy.hashing import prefix_hashes
+from radix_policy.hashing import rolling
 from radix_policy.horizon import Horizon
 from radix_policy.identity import Identity
 from radix_policy.tags import NodeClass, Tag
@@ -62,6 +62,7 @@ class Scout:
         if isinstance(config, ScoutConfig) and config.guard:
             self.guard = Guard(capacity, page_size, config.guard_rate)
         self._running: dict[int, _Running] = {}
+        self._last_calls: set[int] = set()
         self._tenants: OrderedDict[Namespace, _Tenant] = OrderedDict()
         self._by_number: dict[int, _Tenant] = {}
         self._next_tenant = 0
@@ -74,18 +75,19 @@ class Scout:
         self.clock += 1
         self._worth.clear()
         tenant = self._tenant(call.namespace)
-        who = tenant.identity.identify(call, self.clock)
+        hashes = rolling(call.tokens)
+        who = tenant.identity.identify(call, self.clock, hashes)
         for absorbed, survivor in who.merged:
             tenant.value.merge(absorbed, survivor)
         self.horizon.dispatched(who.new_session)
         tenant.value.arrive(who.session, who.agent, self.clock)
         if isinstance(tenant.value, ScoutValue):
-            hashes = prefix_hashes(call.tokens)
             tenant.value.reuse.returned(who.session, who.agent, hashes)
             if self.guard is not None:
                 self._running[self.clock] = _Running(self._grid(hashes, tenant.number))
         if call.end_of_session:
             tenant.value.end(who.session)
+            self._last_calls.add(self.clock)
         labelled = call.session is not None
         return Dispatch(tenant.number, who.session, who.agent, self.clock, who.anchor, labelled)
 
@@ -113,13 +115,11 @@ class Scout:
             self.abandon(call)
             return
         session = tenant.identity.root(call.session)
-        tenant.identity.finish(session, call.agent, tokens, prompt, self.clock)
-        hashes: Hashes | None = None
+        hashes = rolling(tokens)
+        tenant.identity.finish(session, call.agent, tokens, prompt, self.clock, hashes)
         if isinstance(tenant.value, ScoutValue):
-            hashes = prefix_hashes(tokens)
             tenant.value.reuse.leave(session, call.agent, hashes, call.anchor, prompt)
-            hashes = self._grid(hashes, call.tenant)
-        self._depart(call, hashes)
+        self._depart(call, self._grid(hashes, call.tenant))
 
     def abandon(self, call: Dispatch) -> None:
         """The call is gone without an output to learn from (aborted, disconnected)."""
@@ -134,7 +134,11 @@ class Scout:
     def _depart(self, call: Dispatch, hashes: Hashes | None) -> None:
         self._worth.clear()
         if (tenant := self._by_number.get(call.tenant)) is not None:
-            tenant.value.depart(tenant.identity.root(call.session), call.agent)
+            session = tenant.identity.root(call.session)
+            tenant.value.depart(session, call.agent)
+            if call.number in self._last_calls:
+                tenant.identity.end_session(session)
+        self._last_calls.discard(call.number)
         running = self._running.pop(call.number, None)
         if self.guard is not None and running is not None and running.last is not None:
             self.guard.ended(running.last, hashes)
