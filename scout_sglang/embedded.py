@@ -55,7 +55,10 @@ def _convert(target: Path) -> None:
     started = time.monotonic()
     _report(f"Converting {MODEL} (270 MB, once) into {cache_folder()} …")
     command = [sys.executable, "-m", "scout_sglang.gguf_conversion", str(gguf), str(target)]
-    done = subprocess.run(command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, check=False)
+    env = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    if not sys.stderr.isatty():
+        env["TQDM_DISABLE"] = "1"  # a bar redrawn into a log file is hundreds of lines
+    done = subprocess.run(command, env=env, check=False)
     if done.returncode != 0:
         raise EmbeddedModelError(
             f"Converting {gguf} failed with exit code {done.returncode} (its output is above). "

@@ -81,7 +81,7 @@ fingerprint() {
 }
 
 announce() {
-  local download="0.45 GB" disk=3
+  local download="0.5 GB" disk=3
   [ "$1" = small ] || { download="5 GB" disk=12; }
   case " ${todo[*]} " in
     *" venv "*)
