@@ -14,13 +14,15 @@ from __future__ import annotations
 import argparse
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from evals.mixes import MIXES
 from evals.recorded import RecordedCall, load
 from radix_policy.call import Call
 from radix_policy.config import IdentityConfig
@@ -42,8 +44,7 @@ class Quality(NamedTuple):
 def interleave(sessions: list[Session], live: int, seed: int) -> Iterator[tuple[int, RecordedCall]]:
     """Calls of ``live`` sessions at a time in random order; an ended session makes room."""
     rng = random.Random(seed)
-    waiting = list(enumerate(sessions))
-    rng.shuffle(waiting)
+    waiting = list(enumerate(sessions))[::-1]
     active: list[tuple[int, Iterator[RecordedCall]]] = []
     while waiting or active:
         while waiting and len(active) < live:
@@ -133,6 +134,12 @@ def v_measure(pairs: Counter[tuple[str, int]]) -> float:
     return 2 * homogeneity * completeness / (homogeneity + completeness)
 
 
+def _recorded(path: Path, seed: int) -> list[Session]:
+    sessions = load(path)
+    random.Random(seed).shuffle(sessions)
+    return sessions
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", nargs="?", default="../shared/traces", type=Path)
@@ -144,13 +151,15 @@ def main() -> None:
     args = parser.parse_args()
     print(f"{'set':<20}{'live':>5}{'right':>8}{'wrong':>8}{'missed':>8}{'joined':>8}"
           f"{'V':>7}{'agents':>8}{'true':>6}")  # fmt: skip
-    for path in sorted(args.folder.glob("*.jsonl.zst")):
-        name = path.name.removesuffix(".jsonl.zst")
+    sets: dict[str, Callable[[int], list[Session]]] = {
+        path.name.removesuffix(".jsonl.zst"): partial(_recorded, path)
+        for path in sorted(args.folder.glob("*.jsonl.zst"))
+    }
+    for name, make in (sets | MIXES).items():
         if args.only not in name:
             continue
-        sessions = load(path)
         for live in args.live:
-            runs = [measure(sessions, live, seed, args.labels) for seed in range(args.seeds)]
+            runs = [measure(make(s), live, s, args.labels) for s in range(args.seeds)]
             mean = [sum(column) / len(runs) for column in zip(*(q for q, _ in runs), strict=True)]
             q = Quality(*mean)
             print(f"{name:<20}{live:>5}{q.right:>8.1%}{q.wrong:>8.1%}{q.missed:>8.1%}"

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from radix_policy.hashing import Hashes, HashMap, prefix_hashes, window_hashes
+from radix_policy.signatures import Signatures
 from radix_policy.trie import KEY, Node, Path, Trie
 
 BOUNDARIES = np.concatenate(
@@ -55,6 +56,7 @@ class AnchorIndex:
         self._synced = Trie(max_nodes // 4)
         self._synced.root.agent = -1
         self._windows = HashMap(15)
+        self._signatures = Signatures()
         self._points: dict[int, None] = {}
         self._next_agent = 0
         self._trie.root.agent = self.new_agent()
@@ -85,25 +87,28 @@ class AnchorIndex:
 
     def peek(self, path: Path) -> int:
         """The agent as known before this prompt's session is."""
-        return self._agent(path.nodes, accept=False)[0]
+        holder = self._holder(path.nodes, None)
+        assert holder.agent is not None
+        return holder.agent
 
     def observe(self, path: Path, H: Hashes, session: int) -> int:
         """Learn from a prompt of ``session`` and return its agent."""
         nodes = self._trie.insert(path, session)
-        agent, found = self._agent(nodes, accept=True)
-        return agent if found else self._resync(nodes, H, session, agent)
+        holder = self._holder(nodes, H)
+        assert holder.agent is not None
+        if holder.parent is not None and not holder.heavy:
+            return holder.agent
+        start = _tokens(_last_common(nodes) if holder.parent is None else holder.parent)
+        agent = self._signatures.match(H, start)
+        if agent is None and holder.parent is None:
+            agent = self._resync(H, start, session)
+        return holder.agent if agent is None else agent
 
-    def _resync(self, nodes: list[Node], H: Hashes, session: int, agent: int) -> int:
+    def _resync(self, H: Hashes, start: int, session: int) -> int | None:
         """The agent of a prompt with private text first: its fixed text may follow later on."""
-        keys_shared = 0
-        for node in nodes[1:]:
-            if node.sessions < 2:
-                break
-            keys_shared += len(node.edge) // KEY
-        start = int(BOUNDARIES[keys_shared - 1]) if keys_shared else 0
         point = self._sync_point(H, start, session)
         if point < 0:
-            return agent
+            return None
         chunks = min(_SYNC_CHUNKS, (len(H) - 1 - point) // _SYNC_CHUNK)
         keys = b"".join(
             window_hashes(H, point, point + size, size).tobytes()
@@ -111,8 +116,8 @@ class AnchorIndex:
         )
         located = self._synced.locate(keys)
         nodes = self._synced.insert(Path(keys, *located, 0), session)
-        synced, found = self._agent(nodes, accept=True)
-        return synced if found else agent
+        holder = self._holder(nodes, H, point)
+        return holder.agent if holder.parent is not None else None
 
     def _sync_point(self, H: Hashes, start: int, session: int) -> int:
         """Where text known from several sessions begins after ``start``; -1 if nowhere."""
@@ -136,23 +141,23 @@ class AnchorIndex:
                 del self._points[next(iter(self._points))]
         return start + int(sample[known[0]])
 
-    def _agent(self, nodes: list[Node], accept: bool) -> tuple[int, bool]:
-        """The deepest agent on ``nodes``, and whether it is more than everybody's root."""
+    def _holder(self, nodes: list[Node], H: Hashes | None, point: int | None = None) -> Node:
+        """The deepest node with an agent on ``nodes``; accepts new ones if ``H`` is given."""
         holder = nodes[0]
         for above, node in pairwise(nodes):
             kind = self._kind(above, node, holder)
-            if kind == "stop" and node.agent is None:
+            if node.agent is None and kind == "stop":
                 break
-            if kind in ("agent", "heavy") and node.agent is None and accept:
-                self._accept(holder, node)
-            if kind == "agent":
-                node.heavy = False
-            elif kind == "heavy" and accept:
-                node.heavy = True
+            if H is not None and kind in ("agent", "heavy"):
+                start = _tokens(above) if point is None else point
+                if node.agent is None:
+                    node.heavy = kind == "heavy"
+                    node.agent = self._accept(above, node, holder, H, start)
+                if kind == "agent":
+                    self._sign(node, H, start)
             if node.agent is not None:
                 holder = node
-        assert holder.agent is not None
-        return holder.agent, holder is not nodes[0]
+        return holder
 
     def _kind(self, above: Node, node: Node, holder: Node) -> str:
         if node.sessions < 2:
@@ -172,8 +177,46 @@ class AnchorIndex:
             return "heavy"
         return "stop"
 
-    def _accept(self, holder: Node, node: Node) -> None:
-        if 2 * node.sessions >= holder.sessions and holder.agent != -1:
-            node.agent, holder.agent = holder.agent, self.new_agent()
-        else:
-            node.agent = self.new_agent()
+    def _accept(self, above: Node, node: Node, holder: Node, H: Hashes, start: int) -> int:
+        """The agent id for a node that turns out to be an agent's."""
+        if not node.heavy:
+            siblings = {child.agent for child in above.children.values()}
+            known = self._signatures.match(H, start, siblings)
+            if known is not None:
+                return known
+        if 2 * node.sessions >= holder.sessions and holder is not self._synced.root:
+            assert holder.agent is not None
+            agent, holder.agent = holder.agent, self.new_agent()
+            return agent
+        return self.new_agent()
+
+    def _sign(self, node: Node, H: Hashes, start: int) -> None:
+        """Learn the agent's words, once it is known which of them are fixed."""
+        node.heavy = False
+        if node.signed or node.sessions < 2:
+            return
+        node.signed = True
+        assert node.agent is not None
+        stop = start + _SYNC_CHUNKS * _SYNC_CHUNK if self._is_synced(node) else _tokens(node)
+        self._signatures.learn(H, start, stop, node.agent)
+
+    def _is_synced(self, node: Node) -> bool:
+        while node.parent is not None:
+            node = node.parent
+        return node is self._synced.root
+
+
+def _tokens(node: Node) -> int:
+    """Prompt tokens from the start to the end of ``node``."""
+    keys = node.depth()
+    return int(BOUNDARIES[keys - 1]) if keys else 0
+
+
+def _last_common(nodes: list[Node]) -> Node:
+    """The deepest node that two sessions passed."""
+    common = nodes[0]
+    for node in nodes[1:]:
+        if node.sessions < 2:
+            break
+        common = node
+    return common

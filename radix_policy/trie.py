@@ -20,12 +20,13 @@ class Node:
     """A run of prefix boundaries that no prompt forks within.
 
     ``edge``: its boundary hashes, 8 bytes each. ``used``: session -> branches it took from here,
-    the latest last; while one session alone came by, only ``owner`` is kept.
+    the latest last, and whether it counted as using a sibling beside each; while one session alone
+    came by, only ``owner`` is kept. ``movers``: the first three sessions that moved.
     """
 
     __slots__ = (
         "agent", "children", "edge", "heavy", "movers", "moves", "number", "owner", "parent",
-        "private_moves", "sessions", "siblings_used", "stays", "used", "visits",
+        "private_moves", "sessions", "siblings_used", "signed", "stays", "used", "visits",
     )  # fmt: skip
 
     def __init__(self, number: int, edge: bytes, parent: Node | None) -> None:
@@ -34,21 +35,31 @@ class Node:
         self.parent = parent
         self.children: dict[bytes, Node] = {}
         self.owner = -1
-        self.used: dict[int, list[Node]] | None = None
+        self.used: dict[int, dict[Node, bool]] | None = None
         self.sessions = 0
         self.visits = 0
         self.moves = 0
-        self.movers = 0
+        self.movers: list[int] = []
         self.stays = 0
         self.siblings_used = 0
         self.private_moves = 0
         self.agent: int | None = None
         self.heavy = False
+        self.signed = False
+
+    def depth(self) -> int:
+        """Boundaries from the root to this node's end."""
+        node: Node | None = self
+        keys = 0
+        while node is not None:
+            keys += len(node.edge) // KEY
+            node = node.parent
+        return keys
 
     def is_role_fork(self) -> bool:
         returns = self.moves + self.stays
         return (
-            self.movers >= _ROLE_MOVERS
+            len(self.movers) >= _ROLE_MOVERS
             and returns >= _ROLE_RETURNS
             and self.moves >= _ROLE_MOVES * returns
             and self.stays >= _ROLE_STAYS * returns
@@ -146,8 +157,9 @@ class Trie:
             child.parent = lower
         upper.children = {lower.edge[:KEY]: lower}
         if lower.used is not None:
-            upper.used = {session: [lower] for session in lower.used}
-        upper.moves = upper.movers = upper.private_moves = 0
+            upper.used = {session: {lower: False} for session in lower.used}
+        upper.moves = upper.private_moves = 0
+        upper.movers = []
         upper.stays = upper.visits - upper.sessions
         if self._leaves.pop(upper.number, None) is not None:
             self._leaves[lower.number] = lower
@@ -158,8 +170,7 @@ class Trie:
         del self._leaves[leaf.number]
         del parent.children[leaf.edge[:KEY]]
         for taken in (parent.used or {}).values():
-            if leaf in taken:
-                taken.remove(leaf)
+            taken.pop(leaf, None)
         self.size -= 1
         if not parent.children and parent.parent is not None:
             self._leaves[parent.number] = parent
@@ -191,34 +202,36 @@ def _visit(node: Node, child: Node | None, session: int) -> None:
             return
         else:
             only = list(node.children.values())[:1] if child is not None else []
-            node.used = {node.owner: [c for c in only if c.sessions]}
+            node.used = {node.owner: {c: False for c in only if c.sessions}}
     taken = node.used.get(session)
     if taken is None:
         if node.owner != session:
             node.sessions += 1
         if len(node.used) >= _SESSIONS_PER_NODE:
             del node.used[next(iter(node.used))]
-        node.used[session] = [] if child is None else [child]
-        return
-    if child is None:
-        return
-    if not taken:
-        taken.append(child)
-    elif taken[-1] is child:
+        node.used[session] = {} if child is None else {child: False}
+    elif child is not None and taken:
+        _step(node, child, taken, session)
+    elif child is not None:
+        taken[child] = False
+
+
+def _step(node: Node, child: Node, taken: dict[Node, bool], session: int) -> None:
+    last = next(reversed(taken))
+    if child is last:
         node.stays += 1
-    else:
-        _move(node, child, taken)
-
-
-def _move(node: Node, child: Node, taken: list[Node]) -> None:
-    node.moves += 1
-    node.private_moves += taken[-1].sessions < 2 and child.sessions < 2
-    if len(taken) == 1:
-        node.movers += 1
-        taken[0].siblings_used += 1
-    if child in taken:
-        taken.remove(child)
-    else:
-        child.siblings_used += 1
-    taken.append(child)
-    del taken[:-_CHILDREN_PER_SESSION]
+        return
+    # From text of its own to a branch that others know, for the first time: a list that grew.
+    grown = child not in taken and child.sessions > 0 and last.sessions < 2
+    if not grown:
+        node.moves += 1
+        node.private_moves += last.sessions < 2 and child.sessions < 2
+        if len(node.movers) < _ROLE_MOVERS and session not in node.movers:
+            node.movers.append(session)
+        for branch in (last, child):
+            branch.siblings_used += not taken.get(branch, False)
+        taken[last] = True
+    taken.pop(child, None)
+    taken[child] = not grown
+    if len(taken) > _CHILDREN_PER_SESSION:
+        del taken[next(iter(taken))]
