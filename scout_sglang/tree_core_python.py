@@ -27,6 +27,7 @@ from sglang.srt.mem_cache.unified_cache.unified_tree_core import UnifiedTreeCore
 from radix_policy import tags
 from radix_policy.config import POLICIES, parse_config
 from radix_policy.scout import Scout
+from scout_sglang import plugin
 from scout_sglang.dispatch import Calls, Underway
 from scout_sglang.faults import FAULTS
 
@@ -244,6 +245,8 @@ def on_cache_init(init: Callable[..., None], cache: Any, params: Any) -> None:
     if policy not in POLICIES or params.disable:
         init(cache, params)
         return
+    if plugin.active_policy() is not None:
+        plugin.verify()
     register_backend()
     params.tree_core_backend = BACKEND
     init(cache, params)
