@@ -102,13 +102,17 @@ def call_of(req: Any) -> Call:
     session = label.get("session") or req.session_id
     agent = label.get("agent")
     return Call(
-        tokens=np.array(req.origin_input_ids, dtype=np.int32),
+        tokens=_tokens(req.origin_input_ids),
         namespace=namespace_of(req),
         agent=None if agent is None else str(agent),
         session=None if session is None else str(session),
         routing_key=req.routing_key,
         end_of_session=bool(label.get("end_of_session", False)),
     )
+
+
+def _tokens(*parts: Any) -> Tokens:
+    return np.concatenate([np.asarray(part, dtype=np.int32) for part in parts])
 
 
 def calls_of(tree_cache: Any) -> Calls | None:
@@ -140,8 +144,7 @@ def _finish(cache: Any, req: Any) -> None:
     if isinstance(req.finished_reason, FINISH_ABORT):
         calls.abandon(req.rid)
         return
-    tokens = np.array([*req.origin_input_ids, *req.output_ids], dtype=np.int32)
-    calls.finish(req.rid, tokens, req.cached_tokens)
+    calls.finish(req.rid, _tokens(req.origin_input_ids, req.output_ids), req.cached_tokens)
 
 
 def on_queue(queue: Callable[..., Any], scheduler: Any, req: Any, *args: Any, **kw: Any) -> Any:
