@@ -33,6 +33,7 @@ _ROLE_PRIVATE_MOVES = 2
 _HEAVY_SESSIONS = 4
 _EVIDENT_SESSIONS = 3
 
+_BESIDE = 1024
 _SYNC_WIDTH = 16
 _SYNC_REACH = 1024
 _SYNC_SAMPLE = np.uint64(7)
@@ -179,16 +180,14 @@ class AnchorIndex:
 
     def _accept(self, above: Node, node: Node, holder: Node, H: Hashes, start: int) -> int:
         """The agent id for a node that turns out to be an agent's."""
+        known = None
         if not node.heavy:
-            siblings = {child.agent for child in above.children.values()}
-            known = self._signatures.match(H, start, siblings)
-            if known is not None:
-                return known
-        if 2 * node.sessions >= holder.sessions and holder is not self._synced.root:
-            assert holder.agent is not None
-            agent, holder.agent = holder.agent, self.new_agent()
-            return agent
-        return self.new_agent()
+            known = self._signatures.match(H, start, _agents_beside(node, above))
+        if known is None and 2 * node.sessions >= holder.sessions:
+            known = holder.agent if holder is not self._synced.root else None
+        if known == holder.agent:
+            holder.agent = self.new_agent()
+        return self.new_agent() if known is None else known
 
     def _sign(self, node: Node, H: Hashes, start: int) -> None:
         """Learn the agent's words, once it is known which of them are fixed."""
@@ -204,6 +203,20 @@ class AnchorIndex:
         while node.parent is not None:
             node = node.parent
         return node is self._synced.root
+
+
+def _agents_beside(node: Node, above: Node) -> set[int]:
+    """Agents on the other branches of a fork: sessions use them beside this one."""
+    agents: set[int] = set()
+    waiting = [child for child in above.children.values() if child is not node]
+    for _ in range(_BESIDE):
+        if not waiting:
+            break
+        other = waiting.pop()
+        if other.agent is not None:
+            agents.add(other.agent)
+        waiting += [c for c in other.children.values() if c.sessions > 1 or c.agent is not None]
+    return agents
 
 
 def _tokens(node: Node) -> int:

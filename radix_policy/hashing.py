@@ -21,6 +21,7 @@ Hashes = NDArray[np.uint64]
 _VALUES = 1 << 18
 _BASE = 0x9E3779B97F4A7C15
 _BASE_INVERSE = pow(_BASE, -1, 1 << 64)
+_SPARSE = 3
 _MASK = np.int32(_VALUES - 1)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -88,8 +89,9 @@ def window_hashes(H: Hashes, start: int, stop: int, width: int, step: int = 1) -
 class HashMap:
     """Direct-mapped table from 64-bit hashes to int32 values: newer entries overwrite older ones.
 
-    Starts small and doubles while it fills, up to ``2**max_bits`` slots (12 bytes each); from
-    there on, old entries are lost to new ones at random, which bounds memory without any sweep.
+    Starts small and doubles while more than an eighth full, up to ``2**max_bits`` slots (12 bytes
+    each); from there on, old entries are lost to new ones at random, which bounds memory without
+    any sweep.
     A missing key reads as ``MISSING``.
     """
 
@@ -116,7 +118,7 @@ class HashMap:
     def put(self, keys: Hashes, values: NDArray[np.int32] | int) -> None:
         """Store ``values`` under ``keys``; of equal slots in one call the last one stays."""
         self._written += len(keys)
-        while self._bits < self._max_bits and self._written > (1 << self._bits) // 2:
+        while self._bits < self._max_bits and self._written << _SPARSE > 1 << self._bits:
             self._grow()
         slots = (keys & self._slot_mask).view(np.int64)
         self._keys[slots] = keys
