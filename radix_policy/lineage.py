@@ -8,6 +8,7 @@ remembered with its output; a prompt belongs to the session whose outputs it hol
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,9 @@ WIDTH = 8
 _DEAD = -2
 _MAX_WINDOWS = 512
 _RING = 1 << 13
+_NUMBERS = 1 << 22
+_DENSE = 0.8
+_RUN = 24
 _MIN_WINDOWS = 4
 _MIN_COVERAGE = 0.5
 
@@ -64,69 +68,81 @@ def unexplained(H: Hashes, start: int, head: int = 512, tail: int = 8192) -> Win
 class OutputIndex:
     """Window of an output -> that output -> its session.
 
-    A window that outputs of two sessions contain proves nothing and is dead from then on.
+    A window that outputs of two sessions contain proves nothing and is dead from then on. An
+    output counts as quoted if half of its windows are found, or a dense run of them: clients cut
+    answers off, or strip the thinking before them.
     """
 
     def __init__(self, max_bits: int = 18) -> None:
         self._table = HashMap(max_bits)
         self._session = np.full(_RING, -1, dtype=np.int64)
         self._total = np.zeros(_RING, dtype=np.int64)
+        self._step = np.ones(_RING, dtype=np.int64)
         self._number = np.full(_RING, -1, dtype=np.int64)
         self._next = 0
 
     def add(self, hashes: Hashes, session: int, root: Callable[[int], int]) -> None:
         """Remember the windows of one output of ``session``, at most 512 evenly spread ones."""
-        if len(hashes) > _MAX_WINDOWS:
-            hashes = hashes[:: -(-len(hashes) // _MAX_WINDOWS)]
-        hashes = np.unique(hashes)
-        owner = self._table.get(hashes)
-        fresh = owner == HashMap.MISSING
-        known = np.flatnonzero(owner >= 0)
+        step = max(1, -(-len(hashes) // _MAX_WINDOWS))
+        hashes = hashes[::step]
+        places = np.sort(np.unique(hashes, return_index=True)[1])
+        hashes = hashes[places]
+        value = self._table.get(hashes)
+        fresh = value == HashMap.MISSING
+        known = np.flatnonzero(value >= 0)
         if len(known):
-            slots = owner[known] & (_RING - 1)
-            stale = self._number[slots] != owner[known]
-            fresh[known[stale]] = True
+            slots, current = self._slots(value[known])
+            fresh[known[~current]] = True
             sessions = self._session[slots]
-            for other in np.unique(sessions[~stale]).tolist():
+            for other in np.unique(sessions[current]).tolist():
                 if root(other) != session:
-                    self._table.put(hashes[known[~stale & (sessions == other)]], _DEAD)
-        new = hashes[fresh]
-        if len(new) < _MIN_WINDOWS:
+                    self._table.put(hashes[known[current & (sessions == other)]], _DEAD)
+        if int(fresh.sum()) < _MIN_WINDOWS:
             return
-        number, slot = self._next, self._next & (_RING - 1)
-        self._next += 1
-        self._session[slot], self._total[slot], self._number[slot] = session, len(new), number
-        self._table.put(new, number)
+        number, slot = self._next, self._next % _RING
+        self._next = (self._next + 1) % _NUMBERS
+        self._session[slot], self._number[slot] = session, number
+        self._total[slot], self._step[slot] = int(fresh.sum()), step
+        values = (number * _MAX_WINDOWS + places[fresh]).astype(np.int32)
+        self._table.put(hashes[fresh], values)
+
+    def _slots(self, values: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Ring slots of table values, and which of them still hold that output."""
+        numbers = values.astype(np.int64) // _MAX_WINDOWS
+        slots = numbers % _RING
+        return slots, self._number[slots] == numbers
 
     def quotes(
         self, windows: Windows, root: Callable[[int], int]
     ) -> tuple[list[Quote], NDArray[np.bool_]]:
-        """Outputs that the windows hold to at least a half, and which windows any output knows."""
-        owner = self._table.get(windows.hashes)
-        hit = owner != HashMap.MISSING
-        index = np.flatnonzero(owner >= 0)
+        """Outputs that the prompt quotes, and which of its windows any output knows."""
+        value = self._table.get(windows.hashes)
+        hit = value != HashMap.MISSING
+        index = np.flatnonzero(value >= 0)
         if len(index) < _MIN_WINDOWS:
             return [], hit
-        _, first = np.unique(windows.hashes[index], return_index=True)
-        index = np.sort(index[first])
-        numbers, start, found = np.unique(owner[index], return_index=True, return_counts=True)
-        slots = numbers & (_RING - 1)
-        total = self._total[slots]
-        keep = self._number[slots] == numbers
-        keep &= (found >= _MIN_WINDOWS) & (found >= _MIN_COVERAGE * total)
-        return [
-            Quote(
-                root(int(self._session[slots[k]])),
-                int(found[k]),
-                int(total[k]),
-                int(windows.positions[index[start[k]]]),
-            )
-            for k in np.flatnonzero(keep).tolist()
-        ], hit
+        values, first = np.unique(value[index], return_index=True)
+        slots, current = self._slots(values)
+        values, first, slots = values[current], first[current], slots[current]
+        if len(values) < _MIN_WINDOWS:
+            return [], hit
+        # Sorted by output and place within it: each output is one run.
+        numbers = values // _MAX_WINDOWS
+        starts = np.flatnonzero(np.r_[True, numbers[1:] != numbers[:-1]])
+        quotes = []
+        for a, b in pairwise([*starts.tolist(), len(values)]):
+            slot, found = int(slots[a]), b - a
+            total, step = int(self._total[slot]), int(self._step[slot])
+            span = int(values[b - 1] - values[a]) + 1
+            dense = found >= _DENSE * span and found * step >= _RUN
+            if found >= _MIN_WINDOWS and (found >= _MIN_COVERAGE * total or dense):
+                position = int(windows.positions[index[first[a:b].min()]])
+                quotes.append(Quote(root(int(self._session[slot])), found, total, position))
+        return quotes, hit
 
     @property
     def nbytes(self) -> int:
-        return self._table.nbytes + 3 * self._session.nbytes
+        return self._table.nbytes + 4 * self._session.nbytes
 
 
 class TextIndex:

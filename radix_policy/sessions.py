@@ -9,7 +9,7 @@ one, a wrong link more than a missed one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +28,10 @@ _MERGE_CALLS = 2
 _TEXT_WINDOWS = 16
 _TEXT_RUNNER_UP = 2
 _TRUST = 0.8
+_PROMPT_TRUST = 0.6
 _STUCK = 64
+_EXTENDED = 8
+_DEAD = -2
 
 
 @dataclass(slots=True)
@@ -48,41 +51,78 @@ class Link(NamedTuple):
     merged: tuple[tuple[int, int], ...] = ()
 
 
+class _Known(NamedTuple):
+    """The longest known prefix of a prompt: ``length`` 0 if there is none."""
+
+    length: int = 0
+    session: int = -1
+    level: int = 0
+
+
 class _Continuations:
     """Checkpoints of calls: a prefix of a conversation -> its session, on a grid of 4 tokens.
 
-    Only prefixes that cannot belong to two sessions by chance are kept: those that reach into an
-    output or follow one. Level 2: the conversation's own output; level 1: text after an output
-    that the prompt quotes.
+    Levels: 2, the prefix reaches into the conversation's own output; 1, past an output that the
+    prompt quotes; 0, a whole prompt that nothing else explains, dead once two sessions had it.
     """
 
     def __init__(self, max_bits: int = 16) -> None:
         self._table = HashMap(max_bits)
 
-    def find(self, H: Hashes, block: int = 4096) -> tuple[int, int, int]:
-        """(length, session, level) of the longest known prefix; length 0 if there is none."""
+    def find(self, H: Hashes, block: int = 4096) -> tuple[_Known, _Known]:
+        """The longest prefix known at levels 1 and 2, and the longest beyond it at level 0."""
         stop = (len(H) - 1) // GRID * GRID
+        whole = _Known()
         while stop >= GRID:
             start = max(GRID, stop - block + GRID)
             lengths = np.arange(start, stop + 1, GRID)
             values = self._table.get(prefix_hashes(H, lengths))
-            known = np.flatnonzero(values != HashMap.MISSING)
-            if len(known):
-                value = int(values[known[-1]])
-                return int(lengths[known[-1]]), value >> 1, (value & 1) + 1
+            for k in np.flatnonzero(values >= 0)[::-1].tolist():
+                session, level = divmod(int(values[k]), 4)
+                if level:
+                    return _Known(int(lengths[k]), session, level), whole
+                # As long as the prompt itself it would be the same prompt: another's as well.
+                if not whole.length and len(H) - 1 - int(lengths[k]) >= _EXTENDED:
+                    whole = _Known(int(lengths[k]), session, 0)
             stop = start - GRID
-        return 0, -1, 0
+        return _Known(), whole
 
     def add(self, H: Hashes, lengths: Iterable[int], above: int, session: int, level: int) -> None:
         """Remember those of ``lengths`` (moved down to the grid) that are above ``above``."""
         grid = sorted({n // GRID * GRID for n in lengths})
         kept = np.array([n for n in grid if n > above], dtype=np.int64)
         if len(kept):
-            self._table.put(prefix_hashes(H, kept), session << 1 | (level - 1))
+            self._table.put(prefix_hashes(H, kept), session * 4 + level)
+
+    def add_whole(self, H: Hashes, session: int, root: Callable[[int], int]) -> None:
+        """Remember a whole prompt, without the few tokens that open the answer."""
+        length = (len(H) - 1 - GRID) // GRID * GRID
+        if length >= GRID:
+            key = prefix_hashes(H, np.array([length]))
+            value = int(self._table.get(key)[0])
+            mine = value == HashMap.MISSING or (value >= 0 and root(value // 4) == session)
+            if mine or value % 4 == 0:
+                self._table.put(key, session * 4 if mine else _DEAD)
 
     @property
     def nbytes(self) -> int:
         return self._table.nbytes
+
+
+class _Trust:
+    """How often a kind of hint agreed where stronger evidence told the truth."""
+
+    def __init__(self, needed: float) -> None:
+        self._needed = needed
+        self._tries = 4.0
+        self._right = 4.0 * max(needed, _TRUST)
+
+    def earned(self) -> bool:
+        return self._right >= self._needed * self._tries
+
+    def learn(self, right: bool) -> None:
+        self._tries += 1
+        self._right += right
 
 
 class SessionLinker:
@@ -99,8 +139,8 @@ class SessionLinker:
         self._continuations = _Continuations()
         self._outputs = OutputIndex()
         self._texts = TextIndex()
-        self._trust_hits = 4 * _TRUST
-        self._trust_tries = 4.0
+        self._prompt_trust = _Trust(_PROMPT_TRUST)
+        self._text_trust = _Trust(_TRUST)
 
     # -- ids ---------------------------------------------------------------------------
 
@@ -166,40 +206,55 @@ class SessionLinker:
         ``H``: rolling hashes of the prompt, shape (n + 1,). ``shared``: length of the prefix that
         several sessions have in common, which is evidence of nothing. ``agent``: who calls.
         """
-        length, owner, level = self._continuations.find(H)
-        owner = self.root(owner)
-        if owner not in self._sessions:
-            length, level = 0, 0
-        windows = unexplained(H, max(length, shared))
+        known, whole = self._continuations.find(H)
+        known = known._replace(session=self.root(known.session))
+        if known.session not in self._sessions:
+            known = _Known()
+        windows = unexplained(H, max(known.length, shared))
         quotes, hit = self._outputs.quotes(windows, self.root)
         quotes = [q for q in quotes if q.session in self._sessions]
-        session = self._decide(owner, level, quotes, windows, agent)
+        session = self._evident(known, quotes)
+        session = self._weigh(session, whole if whole.length > shared else _Known(), windows, agent)
         new = session is None
         if session is None:
             session = self.create(now)
         merged = self._merges(session, quotes)
         session = self.root(session)
-        self._remember_prompt(H, session, (length, level), quotes)
+        self._remember_prompt(H, session, known, quotes)
         self._texts.add(windows.hashes[~hit], session, self.root)
         return Link(session, new, merged)
 
-    def _decide(
-        self, owner: int, level: int, quotes: list[Quote], windows: Windows, agent: int
+    def _evident(self, known: _Known, quotes: list[Quote]) -> int | None:
+        """The session by the prompt's own past or by what it quotes."""
+        if known.level == _LEVEL_OWN:
+            return known.session
+        quoted = _lineage(quotes)
+        if quoted is None and known.level == _LEVEL_QUOTED:
+            return known.session
+        return quoted
+
+    def _weigh(
+        self, session: int | None, whole: _Known, windows: Windows, agent: int
     ) -> int | None:
-        if level == _LEVEL_OWN:
-            return owner
-        session = _lineage(quotes)
-        if session is None and level == _LEVEL_QUOTED:
-            session = owner
-        hint = None
-        if session is None or agent not in self._sessions[session].agents:
-            hint = self._hint(windows, agent)
-        if session is None:
-            return hint if self._trust_hits >= _TRUST * self._trust_tries else None
-        if hint is not None:
-            self._trust_tries += 1
-            self._trust_hits += hint == session
+        """Without evidence, the session that hints point to, if such hints have been right."""
+        extended = self._idle(whole.session)
+        if session is not None and extended is not None:
+            self._prompt_trust.learn(extended == session)
+        elif extended is not None and self._prompt_trust.earned():
+            return extended
+        if session is not None and agent in self._sessions[session].agents:
+            return session
+        worded = self._hint(windows, agent)
+        if session is not None and worded is not None:
+            self._text_trust.learn(worded == session)
+        elif worded is not None and self._text_trust.earned():
+            return worded
         return session
+
+    def _idle(self, session: int) -> int | None:
+        session = self.root(session)
+        record = self._sessions.get(session)
+        return None if record is None or record.running else session
 
     def _hint(self, windows: Windows, agent: int) -> int | None:
         """The idle session whose wording the prompt shares, if the agent is new to it."""
@@ -208,10 +263,8 @@ class SessionLinker:
             return None
         if len(votes) > 1 and votes[0][0] < _TEXT_RUNNER_UP * votes[1][0]:
             return None
-        record = self._sessions.get(votes[0][1])
-        if record is None or agent in record.agents or record.running:
-            return None
-        return votes[0][1]
+        session = self._idle(votes[0][1])
+        return None if session is None or agent in self._sessions[session].agents else session
 
     def _merges(self, session: int, quotes: list[Quote]) -> tuple[tuple[int, int], ...]:
         merged = []
@@ -224,16 +277,15 @@ class SessionLinker:
                 merged.append(self._merge(session, other))
         return tuple(merged)
 
-    def _remember_prompt(
-        self, H: Hashes, session: int, found: tuple[int, int], quotes: list[Quote]
-    ) -> None:
+    def _remember_prompt(self, H: Hashes, session: int, known: _Known, quotes: list[Quote]) -> None:
         n = len(H) - 1
-        length, level = found
+        length, level = known.length, known.level
         own = [q.position for q in quotes if self.root(q.session) == session]
-        if not level:
-            if not own:
-                return
+        if not level and own:
             length, level = min(own) + WIDTH, _LEVEL_QUOTED
+        if not level or n - GRID <= length:
+            self._continuations.add_whole(H, session, self.root)
+            return
         lengths = [n - GRID, n - 16, *(n - (1 << k) for k in range(5, 13))]
         self._continuations.add(H, lengths, length, session, level)
 
