@@ -7,6 +7,7 @@ remembered with its output; a prompt belongs to the session whose outputs it hol
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radix_policy.hashing import Hashes, HashMap, window_hashes
+from radix_policy.hashing import Hashes, HashMap, distinct, window_hashes
 
 WIDTH = 8
 _DEAD = -2
@@ -85,7 +86,7 @@ class OutputIndex:
         """Remember the windows of one output of ``session``, at most 512 evenly spread ones."""
         step = max(1, -(-len(hashes) // _MAX_WINDOWS))
         hashes = hashes[::step]
-        places = np.sort(np.unique(hashes, return_index=True)[1])
+        places = np.sort(distinct(hashes)[1])
         hashes = hashes[places]
         value = self._table.get(hashes)
         fresh = value == HashMap.MISSING
@@ -94,7 +95,7 @@ class OutputIndex:
             slots, current = self._slots(value[known])
             fresh[known[~current]] = True
             sessions = self._session[slots]
-            for other in np.unique(sessions[current]).tolist():
+            for other in sorted(set(sessions[current].tolist())):
                 if root(other) != session:
                     self._table.put(hashes[known[current & (sessions == other)]], _DEAD)
         if int(fresh.sum()) < _MIN_WINDOWS:
@@ -121,16 +122,16 @@ class OutputIndex:
         index = np.flatnonzero(value >= 0)
         if len(index) < _MIN_WINDOWS:
             return [], hit
-        values, first = np.unique(value[index], return_index=True)
+        values, first = distinct(value[index])
         slots, current = self._slots(values)
         values, first, slots = values[current], first[current], slots[current]
         if len(values) < _MIN_WINDOWS:
             return [], hit
         # Sorted by output and place within it: each output is one run.
         numbers = values // _MAX_WINDOWS
-        starts = np.flatnonzero(np.r_[True, numbers[1:] != numbers[:-1]])
+        starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(values)]
         quotes = []
-        for a, b in pairwise([*starts.tolist(), len(values)]):
+        for a, b in pairwise(starts):
             slot, found = int(slots[a]), b - a
             total, step = int(self._total[slot]), int(self._step[slot])
             span = int(values[b - 1] - values[a]) + 1
@@ -160,7 +161,7 @@ class TextIndex:
         owner = self._table.get(hashes)
         values = np.full(len(hashes), session, dtype=np.int32)
         values[owner == _DEAD] = _DEAD
-        for other in np.unique(owner[(owner >= 0) & (owner != session)]).tolist():
+        for other in sorted(set(owner[(owner >= 0) & (owner != session)].tolist())):
             if root(other) != session:
                 values[owner == other] = _DEAD
         self._table.put(hashes, values)
@@ -171,12 +172,14 @@ class TextIndex:
 
     def votes(self, hashes: Hashes, root: Callable[[int], int]) -> list[tuple[int, int]]:
         """(windows, session) for each session with text of its own here, most windows first."""
-        owner = self._table.get(np.unique(hashes))
-        sessions, counts = np.unique(owner[owner >= 0], return_counts=True)
-        votes: dict[int, int] = {}
-        for session, count in zip(sessions.tolist(), counts.tolist(), strict=True):
-            survivor = root(session)
-            votes[survivor] = votes.get(survivor, 0) + count
+        owner = self._table.get(hashes)
+        own = np.flatnonzero(owner >= 0)
+        if not len(own):
+            return []
+        own = own[distinct(hashes[own])[1]]
+        votes: Counter[int] = Counter()
+        for session, count in Counter(owner[own].tolist()).items():
+            votes[root(session)] += count
         return sorted(((c, s) for s, c in votes.items()), reverse=True)
 
     @property
