@@ -67,6 +67,10 @@ class AnchorIndex:
         self._next_agent += 1
         return self._next_agent - 1
 
+    def forget(self, agent: int) -> None:
+        """Stop recognising ``agent`` by its words; a prefix of its own still leads to it."""
+        self._signatures.forget(agent)
+
     @property
     def size(self) -> int:
         return self._trie.size + self._synced.size

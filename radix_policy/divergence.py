@@ -8,7 +8,7 @@ import numpy as np
 
 from radix_policy.call import Tokens
 
-MAX_ANCHOR = 16384
+MAX_ANCHOR = 8192
 _RECENT = 8
 
 
@@ -25,7 +25,7 @@ class Divergence:
 
     ``anchor``: tokens that all but one of the last eight sessions shared with the one before (the
     odd one out may be a one-off); ``first``: the earliest position at which any of them diverged.
-    Both are 0 until a second session came. Exact to the token up to 16,384 tokens.
+    Both are 0 until a second session came. Exact to the token up to 8,192 tokens.
     """
 
     __slots__ = ("_recent", "_reference", "_session", "anchor", "first")
@@ -38,7 +38,7 @@ class Divergence:
         self.first = 0
 
     def observe(self, tokens: Tokens, session: int) -> None:
-        """A first prompt of ``session``; only its start is kept, shape (at most 16384,)."""
+        """A first prompt of ``session``; only its start is kept, shape (at most 8192,)."""
         if session == self._session:
             return
         if self._reference is not None:

@@ -46,7 +46,7 @@ class Identity:
     def __init__(self, config: IdentityConfig) -> None:
         self._config = config
         self._anchors = AnchorIndex(config.max_anchor_nodes)
-        self._sessions = SessionLinker(config.max_sessions)
+        self._sessions = SessionLinker(config.max_sessions, self._unlabel)
         self._agents: dict[int, _Agent] = {}
         self._agent_labels: dict[str, int] = {}
         self._session_labels: dict[str, int] = {}
@@ -57,19 +57,18 @@ class Identity:
 
         ``hashes``: ``hashing.rolling(call.tokens)`` where the caller has it already.
         """
-        H = rolling(call.tokens) if hashes is None else hashes
-        path = self._anchors.locate(H) if self._config.infer else None
-        known = None if call.agent is None else self._labelled_agent(call.agent)
-        if call.session is not None:
-            link = self._labelled_session(call.session, now)
-        elif path is None:
-            link = Link(self._sessions.create(now), True)
-        else:
-            guess = self._anchors.peek(path) if known is None else known
-            link = self._sessions.link(H, path.shared, guess, now)
-        agent = 0 if known is None else known
-        if path is not None and known is None:
-            agent = self._anchors.observe(path, H, link.session)
+        agent = None if call.agent is None else self._labelled_agent(call.agent)
+        link = None if call.session is None else self._labelled_session(call.session, now)
+        if self._config.infer and (agent is None or link is None):
+            H = rolling(call.tokens) if hashes is None else hashes
+            path = self._anchors.locate(H)
+            if link is None:
+                guess = self._anchors.peek(path) if agent is None else agent
+                link = self._sessions.link(H, path.shared, guess, now, call.routing_key)
+            inferred = self._anchors.observe(path, H, link.session)
+            agent = inferred if agent is None else agent
+        agent = 0 if agent is None else agent
+        link = Link(self._sessions.create(now), True) if link is None else link
         first_visit = self._sessions.visit(link.session, agent, now)
         anchor = self._count(agent, call, link.session, first_visit)
         return Identified(link.session, agent, anchor, link.new, link.merged)
@@ -97,7 +96,6 @@ class Identity:
         """The client said that ``session`` is over; a later call under its label begins anew."""
         session = self.root(session)
         self._sessions.forget(session)
-        self._unlabel(session)
 
     def root(self, session: int) -> int:
         """The session that ``session`` was merged into, or itself."""
@@ -128,9 +126,6 @@ class Identity:
         session = self._sessions.create(now)
         self._session_labels[label] = session
         self._label_of[session] = label
-        if len(self._label_of) > len(self._sessions):
-            for dead in [s for s in self._label_of if not self._sessions.alive(s)]:
-                self._unlabel(dead)
         return Link(session, True)
 
     def _unlabel(self, session: int) -> None:
@@ -150,6 +145,7 @@ class Identity:
         while len(self._agents) > self._config.max_agents:
             oldest = next(iter(self._agents))
             gone = self._agents.pop(oldest)
+            self._anchors.forget(oldest)
             if gone.label is not None:
                 del self._agent_labels[gone.label]
         return record.divergence.anchor

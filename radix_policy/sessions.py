@@ -27,9 +27,9 @@ _MERGE_WINDOWS = 8
 _MERGE_CALLS = 2
 _TEXT_WINDOWS = 16
 _TEXT_RUNNER_UP = 2
-_TRUST = 0.8
-_PROMPT_TRUST = 0.6
 _STUCK = 64
+_MAX_AGENTS = 1024
+_MAX_ABSORBED = 1024
 _EXTENDED = 8
 _DEAD = -2
 
@@ -110,12 +110,15 @@ class _Continuations:
 
 
 class _Trust:
-    """How often a kind of hint agreed where stronger evidence told the truth."""
+    """How often a kind of hint agreed where stronger evidence told the truth.
 
-    def __init__(self, needed: float) -> None:
+    ``needed``: share that earns trust. ``prior``: share and weight of the belief before any proof.
+    """
+
+    def __init__(self, needed: float, prior: float, weight: float) -> None:
         self._needed = needed
-        self._tries = 4.0
-        self._right = 4.0 * max(needed, _TRUST)
+        self._tries = weight
+        self._right = weight * prior
 
     def earned(self) -> bool:
         return self._right >= self._needed * self._tries
@@ -128,19 +131,23 @@ class _Trust:
 class SessionLinker:
     """Sessions of one namespace: linked by tokens, bounded in number, merged by union-find.
 
-    ``max_sessions``: sessions kept; the one idle for longest is forgotten first.
+    ``max_sessions``: sessions kept; the one idle for longest is forgotten first. ``forgotten`` is
+    told each session that is.
     """
 
-    def __init__(self, max_sessions: int) -> None:
+    def __init__(self, max_sessions: int, forgotten: Callable[[int], None]) -> None:
         self._max = max_sessions
+        self._forgotten = forgotten
         self._sessions: dict[int, _Session] = {}
         self._parent: dict[int, int] = {}
         self._next = 0
         self._continuations = _Continuations()
         self._outputs = OutputIndex()
         self._texts = TextIndex()
-        self._prompt_trust = _Trust(_PROMPT_TRUST)
-        self._text_trust = _Trust(_TRUST)
+        self._keys: dict[str, int] = {}
+        self._prompt_trust = _Trust(0.6, 0.8, 4)
+        self._text_trust = _Trust(0.8, 0.8, 4)
+        self._key_trust = _Trust(0.9, 0.8, 8)
 
     # -- ids ---------------------------------------------------------------------------
 
@@ -173,6 +180,8 @@ class SessionLinker:
         self._sessions[session] = record
         if agent in record.agents:
             return False
+        if len(record.agents) >= _MAX_AGENTS:
+            record.agents.clear()
         record.agents.add(agent)
         return True
 
@@ -186,6 +195,7 @@ class SessionLinker:
         if (record := self._sessions.pop(session, None)) is not None:
             for absorbed in record.absorbed:
                 del self._parent[absorbed]
+            self._forgotten(session)
 
     def _merge(self, one: int, other: int) -> tuple[int, int]:
         survivor, absorbed = min(one, other), max(one, other)
@@ -196,15 +206,18 @@ class SessionLinker:
         kept.agents |= gone.agents
         kept.absorbed += [*gone.absorbed, absorbed]
         self._parent[absorbed] = survivor
+        while len(kept.absorbed) > _MAX_ABSORBED:
+            del self._parent[kept.absorbed.pop(0)]
         return absorbed, survivor
 
     # -- linking -----------------------------------------------------------------------
 
-    def link(self, H: Hashes, shared: int, agent: int, now: int) -> Link:
+    def link(self, H: Hashes, shared: int, agent: int, now: int, key: str | None = None) -> Link:
         """The session of an arriving prompt.
 
         ``H``: rolling hashes of the prompt, shape (n + 1,). ``shared``: length of the prefix that
         several sessions have in common, which is evidence of nothing. ``agent``: who calls.
+        ``key``: the routing key the client sent; some clients send one per session, some do not.
         """
         known, whole = self._continuations.find(H)
         known = known._replace(session=self.root(known.session))
@@ -214,12 +227,21 @@ class SessionLinker:
         quotes, hit = self._outputs.quotes(windows, self.root)
         quotes = [q for q in quotes if q.session in self._sessions]
         session = self._evident(known, quotes)
-        session = self._weigh(session, whole if whole.length > shared else _Known(), windows, agent)
+        hints = (
+            (self._prompt_trust, whole.session if whole.length > shared else -1, True),
+            (self._key_trust, self._keys.get(key or "", -1), False),
+            (self._text_trust, self._worded(windows, session, agent), False),
+        )
+        for trust, hint, returning in hints:
+            session = self._weigh(session, trust, self.root(hint), agent if not returning else None)
         new = session is None
         if session is None:
             session = self.create(now)
-        merged = self._merges(session, quotes)
+        # A new session that quotes several is a gathering of them, no proof that they are one.
+        merged = () if new else self._merges(session, quotes)
         session = self.root(session)
+        if key is not None:
+            self._remember_key(key, session)
         self._remember_prompt(H, session, known, quotes)
         self._texts.add(windows.hashes[~hit], session, self.root)
         return Link(session, new, merged)
@@ -234,37 +256,37 @@ class SessionLinker:
         return quoted
 
     def _weigh(
-        self, session: int | None, whole: _Known, windows: Windows, agent: int
+        self, session: int | None, trust: _Trust, hint: int, agent: int | None
     ) -> int | None:
-        """Without evidence, the session that hints point to, if such hints have been right."""
-        extended = self._idle(whole.session)
-        if session is not None and extended is not None:
-            self._prompt_trust.learn(extended == session)
-        elif extended is not None and self._prompt_trust.earned():
-            return extended
-        if session is not None and agent in self._sessions[session].agents:
-            return session
-        worded = self._hint(windows, agent)
-        if session is not None and worded is not None:
-            self._text_trust.learn(worded == session)
-        elif worded is not None and self._text_trust.earned():
-            return worded
+        """Without evidence, the session that a hint names, if such hints have been right.
+
+        A session with a call under way is not meant, nor, where ``agent`` is given, one in which
+        that agent has spoken: it would have continued its own prompt.
+        """
+        record = self._sessions.get(hint)
+        meant = record is not None and not record.running and agent not in record.agents
+        if session is None:
+            return hint if meant and trust.earned() else None
+        if meant or hint == session:
+            trust.learn(hint == session)
         return session
 
-    def _idle(self, session: int) -> int | None:
-        session = self.root(session)
-        record = self._sessions.get(session)
-        return None if record is None or record.running else session
-
-    def _hint(self, windows: Windows, agent: int) -> int | None:
-        """The idle session whose wording the prompt shares, if the agent is new to it."""
+    def _worded(self, windows: Windows, session: int | None, agent: int) -> int:
+        """The session whose wording the prompt shares, where that is of use; else -1."""
+        if session is not None and agent in self._sessions[session].agents:
+            return -1
         votes = self._texts.votes(windows.hashes, self.root)[:2]
         if not votes or votes[0][0] < _TEXT_WINDOWS:
-            return None
+            return -1
         if len(votes) > 1 and votes[0][0] < _TEXT_RUNNER_UP * votes[1][0]:
-            return None
-        session = self._idle(votes[0][1])
-        return None if session is None or agent in self._sessions[session].agents else session
+            return -1
+        return votes[0][1]
+
+    def _remember_key(self, key: str, session: int) -> None:
+        self._keys.pop(key, None)
+        self._keys[key] = session
+        if len(self._keys) > self._max:
+            del self._keys[next(iter(self._keys))]
 
     def _merges(self, session: int, quotes: list[Quote]) -> tuple[tuple[int, int], ...]:
         merged = []

@@ -18,6 +18,7 @@ _REACH = 1024
 _MIN_WINDOWS = 4
 _MIN_COVERAGE = 0.7
 _DEAD = -2
+_MAX_AGENTS = 4096
 
 
 class Signatures:
@@ -37,6 +38,8 @@ class Signatures:
         for other, lost in zip(*np.unique(owner, return_counts=True), strict=True):
             if int(other) in self._total and other != agent:
                 self._total[int(other)] -= int(lost)
+        while len(self._total) >= _MAX_AGENTS:
+            del self._total[next(iter(self._total))]
         self._total[agent] = self._total.get(agent, 0) + int((owner == HashMap.MISSING).sum())
         self._table.put(hashes, values)
 
