@@ -37,6 +37,8 @@ def build_cache(
         "kvcache": NoKV(),
         "need_sort": False,
     }
+    # The lab's tensors are small; a second thread costs more than it brings.
+    torch.set_num_threads(1)
     if page_size == 1:
         allocator = TokenToKVPoolAllocator(capacity, **common)
     else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from array import array
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from sglang.srt.managers.schedule_batch import ReqKvInfo
@@ -49,9 +51,11 @@ class LabRequest:
         self.extra_key = extra_key
         self.cache_salt = cache_salt
         self.routing_key = routing_key
+        self.sampling_params: Any = SimpleNamespace(custom_params=None)
         self.kv = ReqKvInfo()
-        self.lock = None
-        self.last_node = None
+        self.cached_tokens = 0
+        self.lock: Any = None
+        self.last_node: Any = None
         self.prefix_len = 0
         self.extend_end = 0
         self.finished_reason: str | None = None

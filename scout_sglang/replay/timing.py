@@ -24,6 +24,8 @@ class Timing:
     ``llm_gap`` is the mean of an exponential; ``tool_gap`` and ``human_gap`` scale a
     LogNormal(-0.5, 1), whose mean is one. A call lasts ``call_base`` plus ``call_per_token`` for
     each output token. ``max_prompt`` ends a session before its first longer prompt.
+    ``human_agents`` stand for people: what lies before their calls is a human gap, whatever was
+    recorded. ``recorded_times``: a trace's own times, where it has them, replace all gaps.
     """
 
     sessions_per_second: float = 0.5
@@ -33,6 +35,7 @@ class Timing:
     call_base: float = 0.3
     call_per_token: float = 0.01
     max_prompt: int | None = None
+    human_agents: tuple[str, ...] = ()
     recorded_times: bool = True
 
     def gap(self, kind: str, rng: np.random.Generator) -> float:
@@ -141,7 +144,8 @@ class _Live:
         call = self.session.calls[self.place]
         if timing.recorded_times and call.time is not None:
             return max(end, call.time + self.offset)
-        return end + timing.gap(call.gap, self.rng)
+        kind = "human" if call.agent in timing.human_agents else call.gap
+        return end + timing.gap(kind, self.rng)
 
 
 def _arrivals(

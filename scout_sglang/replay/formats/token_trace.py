@@ -17,9 +17,9 @@ from scout_sglang.replay.formats.lines import read_lines
 from scout_sglang.replay.trace import GAPS, Session, TraceCall
 
 
-def is_token_trace(first: Any) -> bool:
+def recognises(first: Any) -> bool:
     """Whether a file whose first JSON object is ``first`` has this format."""
-    return isinstance(first, dict) and ("header" in first or "segments" in first)
+    return "header" in first or "segments" in first
 
 
 def read(path: Path, lenient: bool = False, skipped: list[str] | None = None) -> Iterator[Session]:

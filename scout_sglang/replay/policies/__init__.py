@@ -47,6 +47,8 @@ BUILDERS = {
     "filo": "stock",
     "slru": "stock",
     "tlru": "stock",
+    "scout": "ours",
+    "cachescout": "ours",
     "infinite": "infinite",
     "belady": "belady",
     "belady-leaf": "belady_leaf",
@@ -65,5 +67,3 @@ def build(setting: Setting) -> Policy:
         )
     module = importlib.import_module(f"{__name__}.{BUILDERS[setting.policy]}")
     return module.build(setting)
-
-

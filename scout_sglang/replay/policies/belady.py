@@ -10,6 +10,7 @@ SGLang's tree core evicts whole leaves.
 from __future__ import annotations
 
 import heapq
+from itertools import pairwise
 
 import numpy as np
 
@@ -104,7 +105,7 @@ class BeladyPolicy:
         uses = self.oracle.next_use(path, self.now)
         cuts = np.flatnonzero(np.diff(uses)) + 1
         bounds = [0, *cuts.tolist(), len(path)]
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in pairwise(bounds):
             self.ticket += 1
             heapq.heappush(self.runs, (-int(uses[start]), -end, self.ticket, path[start:end]))
 

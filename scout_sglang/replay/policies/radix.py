@@ -94,7 +94,7 @@ class RadixPolicy:
         match_kv_cache(
             req, cache, req.full_untruncated_fill_ids, max_prefix_len=max(prompt_len - 1, 0)
         )
-        hit = req.kv.cache_protected_len = req.prefix_len
+        hit = req.kv.cache_protected_len = req.cached_tokens = req.prefix_len
         lock = cache.lock(req.last_node)
         room = self.allocator.available_size() + cache.evictable_size()
         if prompt_len - hit + output_tokens + page >= room:

@@ -1,0 +1,254 @@
+"""``python -m scout_sglang.replay``: would scout help my traffic?"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from scout_sglang.replay import presets, report
+from scout_sglang.replay.describe import TraceFacts, describe
+from scout_sglang.replay.engine import Result, replay
+from scout_sglang.replay.formats.detect import FORMATS, reader_for
+from scout_sglang.replay.policies import BUILDERS, Setting, build
+from scout_sglang.replay.timing import Event, Timing, schedule
+from scout_sglang.replay.trace import MemoryTrace, Session, Trace, TraceError
+
+DEFAULT_POLICIES = "lru,slru,cachescout,scout,belady,infinite"
+DEFAULT_CAPACITIES = "10%,25%,50%"
+TIMING_OPTIONS = {
+    "sessions_per_second": "mean rate of new sessions",
+    "llm_gap": "mean seconds of a hand-over between agents",
+    "tool_gap": "mean seconds of a tool run",
+    "human_gap": "mean seconds until a person answers",
+    "call_base": "seconds that a call takes before its first output token",
+    "call_per_token": "seconds per output token",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    cli = argparse.ArgumentParser(prog="python -m scout_sglang.replay", description=__doc__)
+    cli.add_argument("traces", nargs="+", metavar="TRACE", help="a file, or synthetic:NAME")
+    cli.add_argument("--policies", default=DEFAULT_POLICIES, help=f"of {', '.join(BUILDERS)}")
+    cli.add_argument("--capacity", help="tokens or percent of the trace's footprint, by comma")
+    cli.add_argument("--page-size", type=_positive, default=16)
+    cli.add_argument("--seed", default="0", help="one or more, by comma")
+    cli.add_argument("--config", action="append", default=[], metavar="POLICY=JSON")
+    cli.add_argument("--format", choices=sorted(FORMATS), help="instead of looking at the file")
+    cli.add_argument("--lenient", action="store_true", help="skip and count malformed lines")
+    cli.add_argument("--no-ids", action="store_true", help="hide sessions and agents")
+    cli.add_argument("--end-labels", action="store_true", help="tell the end of each session")
+    cli.add_argument("--max-prompt", type=_positive, help="a session ends before a longer prompt")
+    cli.add_argument("--max-running", type=_positive, default=128, help="most calls at once")
+    cli.add_argument("--warmup", type=float, default=0.15, help="share of calls not counted")
+    cli.add_argument("--json", type=Path, help="write all results here")
+    cli.add_argument("--plot", type=Path, help="write hit rate over capacity here")
+    for name, meaning in TIMING_OPTIONS.items():
+        cli.add_argument(f"--{name.replace('_', '-')}", type=float, help=meaning)
+    return cli
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    warnings.filterwarnings("ignore", category=UserWarning)
+    logging.getLogger("sglang").setLevel(logging.ERROR)
+    reports = []
+    try:
+        for source in args.traces:
+            reports.append(_replay_source(source, args))
+    except (TraceError, ValueError) as error:
+        print(f"replay: error: {error}", file=sys.stderr)
+        return 2
+    if args.json:
+        report.write_json(args.json, reports)
+    return 0
+
+
+def _replay_source(source: str, args: argparse.Namespace) -> dict[str, Any]:
+    skipped: list[str] = []
+    trace = load(source, args.format, args.lenient, skipped)
+    timing, capacities = presets.preset_for(source) or (Timing(), None)
+    overrides = {name: getattr(args, name) for name in (*TIMING_OPTIONS, "max_prompt")}
+    timing = presets.with_overrides(timing, overrides)
+    seeds = [int(seed) for seed in args.seed.split(",")]
+    facts = describe(lambda: schedule(trace, timing, seeds[0]), args.page_size)
+    if not facts.calls:
+        raise TraceError(f"{source}: no calls to replay")
+    default = ",".join(map(str, capacities)) if capacities else DEFAULT_CAPACITIES
+    sizes = parse_capacities(args.capacity or default, facts.footprint, args.page_size)
+    results = run_all(trace, timing, facts, sizes, seeds, args)
+    _print(source, facts, results, skipped)
+    if args.plot:
+        report.plot(args.plot, source, results)
+    return report.as_json(source, facts, results)
+
+
+def load(source: str, format_name: str | None, lenient: bool, skipped: list[str]) -> Trace:
+    """The trace behind a command-line argument."""
+    if source.startswith("synthetic:"):
+        from scout_sglang.replay import synthetic
+
+        return synthetic.trace(source.removeprefix("synthetic:"))
+    path = Path(source)
+    read = reader_for(path, format_name)
+    sessions: list[Session] = list(read(path, lenient=lenient, skipped=skipped))
+    return MemoryTrace(path.name, sessions)
+
+
+def parse_capacities(text: str, footprint: int, page_size: int) -> list[int]:
+    """Token counts, rounded down to pages, from "20000,25%".
+
+    Raises:
+        ValueError: a part is neither a positive count nor a percentage.
+    """
+    sizes = []
+    for part in text.split(","):
+        try:
+            tokens = float(part[:-1]) / 100 * footprint if part.endswith("%") else int(part)
+        except ValueError:
+            tokens = 0
+        if tokens < page_size:
+            raise ValueError(
+                f"--capacity: {part!r} must be a number of tokens or a percentage such as 25%, "
+                f"and at least one page of {page_size}"
+            )
+        sizes.append(int(tokens) // page_size * page_size)
+    return sizes
+
+
+def run_all(
+    trace: Trace,
+    timing: Timing,
+    facts: TraceFacts,
+    capacities: Sequence[int],
+    seeds: Sequence[int],
+    args: argparse.Namespace,
+) -> list[Result]:
+    """Every policy at every capacity with every seed."""
+    policies = args.policies.split(",")
+    configs = parse_configs(args.config)
+    if unknown := [name for name in policies if name not in BUILDERS]:
+        raise ValueError(f"--policies: unknown {unknown[0]!r}; accepted: {', '.join(BUILDERS)}")
+    results = []
+    grid = [(c, p, s) for c in capacities for p in policies for s in seeds]
+    with _Progress(len(grid) * facts.calls) as progress:
+        for capacity, policy, seed in grid:
+            progress.name(f"{policy} {capacity:,}")
+            events = functools.partial(_events, trace, timing, seed)
+            setting = Setting(
+                policy=policy,
+                capacity=capacity,
+                page_size=args.page_size,
+                # One page more than the longest call: SGLang rounds rows up.
+                max_tokens=facts.longest + args.page_size,
+                footprint=facts.footprint,
+                events=events,
+                max_running=args.max_running,
+                ids=not args.no_ids,
+                end_labels=args.end_labels,
+                config=configs.get(policy, {}),
+            )
+            result = Result(policy, capacity, args.page_size, seed)
+            warmup = int(args.warmup * facts.calls)
+            results.append(replay(build(setting), events(), result, warmup, progress.step))
+    return results
+
+
+def _events(trace: Iterable[Session], timing: Timing, seed: int) -> Iterator[Event]:
+    return schedule(trace, timing, seed)
+
+
+def parse_configs(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Policy configurations from "scout={...}" options.
+
+    Raises:
+        ValueError: an option is not POLICY=JSON object.
+    """
+    configs = {}
+    for text in texts:
+        policy, _, body = text.partition("=")
+        try:
+            config = json.loads(body)
+        except ValueError:
+            config = None
+        if policy not in BUILDERS or not isinstance(config, dict):
+            raise ValueError(f"--config: {text!r} is not POLICY=JSON object, policy a known one")
+        configs[policy] = config
+    return configs
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
+    return value
+
+
+class _Progress:
+    """A bar on a terminal, silence elsewhere."""
+
+    def __init__(self, total: int):
+        self.total = total
+
+    def __enter__(self) -> _Progress:
+        from rich.console import Console
+        from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+        self.bar = Progress(
+            *Progress.get_default_columns()[:2],
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        self.bar.start()
+        self.task = self.bar.add_task("", total=self.total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def name(self, text: str) -> None:
+        self.bar.update(self.task, description=text)
+
+    def step(self) -> None:
+        self.bar.advance(self.task)
+
+
+def _print(
+    source: str, facts: TraceFacts, results: Sequence[Result], skipped: Sequence[str]
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(
+        f"[bold]{source}[/bold]: {facts.sessions:,} sessions, {facts.calls:,} calls, "
+        f"{facts.agents} agents, {facts.live_sessions:.1f} sessions live; prompts "
+        f"{facts.prompt_median:,} tokens (median), {facts.prompt_p90:,} (p90); footprint "
+        f"{facts.footprint:,} tokens; R {_number(facts.r_session)} per session, "
+        f"{_number(facts.r_global)} global",
+        highlight=False,
+    )
+    if skipped:
+        console.print(f"skipped {len(skipped)} malformed lines, the first: {skipped[0]}")
+    header, *rows = report.table(results)
+    grid = Table(*header)
+    for row in rows:
+        grid.add_row(*row)
+    console.print(grid)
+    console.print(report.verdict(facts, results), highlight=False)
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,71 @@
+"""scout and cachescout, through the hooks and the adapter that a live server uses."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from scout_sglang import plugin
+from scout_sglang.dispatch import calls_of, on_queue
+from scout_sglang.faults import FAULTS
+from scout_sglang.replay.policies import Setting
+from scout_sglang.replay.policies.radix import RadixPolicy
+from scout_sglang.replay.pools import build_cache
+from scout_sglang.replay.request import LabRequest
+from scout_sglang.replay.timing import Job
+
+
+def build(setting: Setting) -> OurPolicy:
+    cache_hooks = [hook for hook in plugin.HOOKS if hook.target.startswith(plugin.CACHE)]
+    plugin.apply(cache_hooks)
+    plugin.verify(cache_hooks)
+    cache = build_cache(
+        policy=setting.policy,
+        policy_config=dict(setting.config) or None,
+        capacity=setting.capacity,
+        page_size=setting.page_size,
+        max_tokens=setting.max_tokens,
+        max_running=setting.max_running,
+    )
+    return OurPolicy(cache, ids=setting.ids, end_labels=setting.end_labels)
+
+
+class OurPolicy(RadixPolicy):
+    """Announces arrivals and aborts as the scheduler does; the cache's hooks do the rest."""
+
+    def __init__(self, cache: Any, ids: bool, end_labels: bool):
+        super().__init__(cache)
+        self.ids = ids
+        self.end_labels = end_labels
+        self.scheduler = SimpleNamespace(tree_cache=cache)
+        self.calls = calls_of(cache)
+        assert self.calls is not None, "the plugin's hooks did not take hold of the cache"
+        self.faults_before = FAULTS.total
+
+    @property
+    def guard_switches(self) -> int:  # type: ignore[override]
+        guard = self.calls.scout.guard if self.calls else None
+        return getattr(guard, "switches", 0)
+
+    def make_request(self, job: Job) -> LabRequest:
+        req = super().make_request(job) if self.ids else LabRequest(f"r{job.number}", job.prompt)
+        label: dict[str, Any] = {}
+        if self.ids and job.agent is not None:
+            label["agent"] = job.agent
+        if self.end_labels and job.is_last:
+            label["end_of_session"] = True
+        req.sampling_params.custom_params = {"scout": label} if label else None
+        return req
+
+    def on_arrival(self, job: Job, req: LabRequest) -> None:
+        on_queue(lambda *_: None, self.scheduler, req)
+
+    def on_abort(self, job: Job, req: LabRequest) -> None:
+        assert self.calls is not None
+        self.calls.abandon(req.rid)
+
+    def close(self) -> None:
+        super().close()
+        # A server would fall back to LRU and go on; a measurement must not.
+        if FAULTS.total > self.faults_before:
+            raise RuntimeError(f"the policy failed during the replay: {FAULTS.counts}")
