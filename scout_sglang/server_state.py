@@ -35,7 +35,11 @@ def describe(tree_cache: Any) -> dict[str, Any] | None:
     }
 
 
-@guarded("state")
+def _faults_alone(result: Any, *_: Any) -> None:
+    result.internal_state["scout"] = {"faults": dict(FAULTS.counts)}
+
+
+@guarded("state", fallback=_faults_alone)
 def on_internal_state(result: Any, controller: Any, *args: Any) -> None:
     """AFTER SchedulerInternalStateController.get_internal_state: add an entry ``scout``."""
     described = describe(controller.scheduler.tree_cache)

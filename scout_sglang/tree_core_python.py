@@ -64,13 +64,18 @@ class ScoutStrategy(EvictionStrategy):
 
     def begin_walk(self, leaves: Iterable[UnifiedTreeNode]) -> None:
         """Fix how much recency counts in this walk (see ``radix_policy.guard``)."""
-        beta = self.scout.guard.beta if self.scout is not None and self.scout.guard else 0.0
-        self.by_recency = beta >= 1
+        self.by_recency = False
         self._blend = None
-        if 0 < beta < 1:
-            pairs = [(self._order(leaf), leaf.last_access_time) for leaf in leaves]
-            orders, recencies = zip(*pairs, strict=True) if pairs else ((), ())
-            self._blend = Blend(beta, np.sort(orders), np.sort(recencies))
+        try:
+            beta = self.scout.guard.beta if self.scout is not None and self.scout.guard else 0.0
+            self.by_recency = beta >= 1
+            if 0 < beta < 1:
+                pairs = [(self._order(leaf), leaf.last_access_time) for leaf in leaves]
+                orders, recencies = zip(*pairs, strict=True) if pairs else ((), ())
+                self._blend = Blend(beta, np.sort(orders), np.sort(recencies))
+        except Exception:
+            FAULTS.record("walk")
+            self.by_recency = True
 
     def get_priority(self, node: UnifiedTreeNode) -> Order:
         """(policy's order, last access, id); the policy's order is 0 while by recency alone."""
@@ -101,6 +106,7 @@ class ScoutTreeCore(UnifiedTreeCore):
         self.scout_calls: Calls | None = None
         self.current: Underway | None = None
         self.shortfall: int | None = None
+        self._requested = 0
         super().__init__(params, components)
         assert isinstance(self.eviction_strategy, ScoutStrategy)
         self.trims = self.eviction_strategy.config.trim
@@ -187,14 +193,22 @@ class ScoutTreeCore(UnifiedTreeCore):
         by_recency = strategy.by_recency
         super().evict_device_start(component_type, request_cnt)
         if strategy.by_recency and not by_recency:
-            # A fault half-way has mixed two orders in one heap.
-            super().evict_device_end(component_type)
-            super().evict_device_start(component_type, request_cnt)
+            self._restart_walk(component_type, request_cnt)
+        self._requested = request_cnt
         if self.shortfall is None:
             self.shortfall = request_cnt
 
+    def _restart_walk(self, component_type: ComponentType, request_cnt: int) -> None:
+        """A fault half-way has mixed two orders in one heap."""
+        super().evict_device_end(component_type)
+        super().evict_device_start(component_type, request_cnt)
+
     def evict_device_next_node(self, component_type: ComponentType, tracker: Any) -> Any:
+        by_recency = self.eviction_strategy.by_recency
         result = super().evict_device_next_node(component_type, tracker)
+        if self.eviction_strategy.by_recency and not by_recency:
+            self._restart_walk(component_type, self._requested)
+            result = super().evict_device_next_node(component_type, tracker)
         if component_type is ComponentType.FULL and result.node_id is not None:
             try:
                 self._trim(self.node_by_id(result.node_id))
