@@ -45,6 +45,9 @@ from evals.app.workload import Message, Workload, build_workload
 from evals.server import Server, ServerStartError
 
 POLICIES = ("lru", "slru", "tlru", "cachescout", "scout")
+# tlru does not start without its two numbers. Between two visits of an agent a session grows by a
+# few hundred tokens; up to `threshold` new tokens are quick enough not to matter.
+CONFIGS = {"tlru": {"threshold": 512, "next_prompt_estimate": 256}}
 
 
 class Tokenizer:
@@ -101,8 +104,16 @@ def server_args(policy: str, max_total_tokens: int, options: argparse.Namespace)
         *("--radix-eviction-policy", policy),
         *("--max-total-tokens", str(max_total_tokens)),
         *("--enable-cache-report", "--sleep-on-idle"),
+        *policy_config(policy),
         *shlex.split(options.server_args),
     ]
+
+
+def policy_config(policy: str) -> list[str]:
+    """The configuration of a policy that cannot do without one."""
+    if policy not in CONFIGS:
+        return []
+    return ["--radix-eviction-policy-config", json.dumps(CONFIGS[policy])]
 
 
 def run_policy(
