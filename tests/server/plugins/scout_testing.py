@@ -1,0 +1,115 @@
+"""A plugin for tests alone; SGLang finds it where PYTHONPATH names this folder.
+
+In every rank it reports, in ``/server_info`` under ``testing``, whether the radix tree is sound
+and how many tokens were evicted. Two environment variables make it do harm: ``FAULTS`` names a
+file that says which of our functions fail from now on, ``RANK_SCORE`` turns the order of
+eviction round on the second rank.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+FAULTS = "SCOUT_TESTING_FAULTS"
+RANK_SCORE = "SCOUT_TESTING_RANK_SCORE"
+EVERYTHING = "everything"
+
+# Every function of ours that SGLang's own steps end up in, and the kinds its faults may bear.
+POINTS = {
+    "radix_policy.scout:Scout.observe": {"arrive"},
+    "radix_policy.scout:Scout.admit": {"match"},
+    "radix_policy.scout:Scout.start": {"start"},
+    "radix_policy.scout:Scout.touch": {"match", "insert"},
+    "radix_policy.scout:Scout.finish": {"finish"},
+    "radix_policy.scout:Scout.abandon": {"finish", "abandon"},
+    "radix_policy.scout:Scout.priority": {"score"},
+    "radix_policy.scout:Scout.score": {"score"},
+    "radix_policy.scout:Scout.flush": {"flush"},
+    "radix_policy.scout:Scout.state": {"state"},
+    "radix_policy.guard:Guard.beta": {"walk", "start", "state"},
+    "radix_policy.tags:born": {"insert", "match"},
+    "radix_policy.tags:split": {"split"},
+    "scout_sglang.dispatch:call_of": {"arrive"},
+    "scout_sglang.tree_core_python:ScoutTreeCore._trim": {"trim"},
+}
+
+_evicted: Counter[str] = Counter()
+
+
+def register() -> None:
+    """SGLang calls it in each process; only ranks have a cache to look at."""
+    if "sglang.srt.managers.scheduler" not in sys.modules:
+        return
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    from scout_sglang import plugin
+
+    HookRegistry.register(f"{plugin.CACHE}._evict", count_evicted, HookType.AFTER)
+    HookRegistry.register(f"{plugin.STATE}.get_internal_state", report, HookType.AFTER)
+    if path := os.environ.get(FAULTS):
+        for point in POINTS:
+            make_breakable(point, lambda: Path(path).read_text())
+    if os.environ.get(RANK_SCORE):
+        turn_round_on_second_rank()
+
+
+def make_breakable(point: str, broken: Any, put: Any = setattr) -> None:
+    """Let the function at ``point`` raise while ``broken()`` is its name or ``EVERYTHING``."""
+    module, _, path = point.partition(":")
+    owner: Any = importlib.import_module(module)
+    *classes, name = path.split(".")
+    for part in classes:
+        owner = getattr(owner, part)
+    original = owner.__dict__[name]
+    function = original.fget if isinstance(original, property) else original
+
+    @functools.wraps(function)
+    def breakable(*args: Any, **kwargs: Any) -> Any:
+        if broken() in (point, EVERYTHING):
+            raise RuntimeError(f"injected into {point}")
+        return function(*args, **kwargs)
+
+    put(owner, name, property(breakable) if isinstance(original, property) else breakable)
+
+
+def turn_round_on_second_rank() -> None:
+    import torch
+
+    from radix_policy.scout import Scout
+
+    priority = Scout.priority
+
+    def turned(self: Scout, *args: Any) -> float:
+        sign = -1 if torch.distributed.get_rank() == 1 else 1
+        return sign * priority(self, *args)
+
+    Scout.priority = turned  # type: ignore[method-assign]
+
+
+def count_evicted(result: Any, *args: Any, **kwargs: Any) -> None:
+    _evicted["tokens"] += result.num_tokens_evicted
+
+
+def report(result: Any, controller: Any, *args: Any) -> None:
+    tree_cache = controller.scheduler.tree_cache
+    try:
+        tree_cache.sanity_check()
+        sanity = "sound"
+    except Exception as error:
+        sanity = repr(error)
+    core = tree_cache.tree_core
+    allocator = tree_cache.token_to_kv_pool_allocator
+    result.internal_state["testing"] = {
+        "sanity": sanity,
+        "evicted_tokens": _evicted["tokens"],
+        "capacity": allocator.size,
+        "available": allocator.available_size(),
+        "evictable": core.evictable_size(),
+        "protected": core.protected_size(),
+    }
