@@ -59,13 +59,12 @@ class NextAgent:
         if not self._config.prediction:
             return markov
         trust = self._trust(row)[:, None]
-        ranked = self._rank_lines(slots, row, gamma * (1 - mean_end))
+        ranked = self._rank_lines(slots, gamma * (1 - mean_end))
         return np.asarray((1 - trust) * markov + trust * ranked)
 
-    def _rank_lines(self, slots: Ints, row: Ints, gamma: float) -> Floats:
-        count = self._sessions.count[slots]
-        first = self._rank_rows(row, count)
-        later = _possible(np.tile(self._everyone(), (len(slots), 1)), count)
+    def _rank_lines(self, slots: Ints, gamma: float) -> Floats:
+        first = self._rank_rows(slots)
+        later = self._by_count(self._sessions.count[slots])
         f = passage.rank_first_step(first, passage.rank_passage(later, gamma))
         share = self._newcomer_lines(slots)
         once, again = first[:, RANKS:] * share, later[:, RANKS:] * share
@@ -85,13 +84,19 @@ class NextAgent:
         ranks = self._counts.all_ranks + 1.0 / (RANKS + 1)
         return np.asarray(ranks / ranks.sum())
 
-    def _rank_rows(self, row: Ints, count: Ints) -> Floats:
-        ranks = self._counts.ranks[row] + self._config.rank_weight * self._everyone()
-        return _possible(ranks, count)
+    def _rank_rows(self, slots: Ints) -> Floats:
+        """p_r of the session's next call, from its current agent and its number of agents."""
+        count = self._sessions.count[slots]
+        ranks = self._counts.ranks[self._sessions.row[slots]]
+        return _possible(ranks + self._config.rank_weight * self._by_count(count), count)
+
+    def _by_count(self, count: Ints) -> Floats:
+        """p_r of sessions with that many distinct agents, whoever speaks."""
+        ranks = self._counts.count_ranks[np.minimum(count, RANKS)]
+        return _possible(ranks + self._config.rank_weight * self._everyone(), count)
 
     def _rank_row(self, slot: int) -> Floats:
-        one = slice(slot, slot + 1)
-        return self._rank_rows(self._sessions.row[one], self._sessions.count[one])[0]
+        return self._rank_rows(np.array([slot]))[0]
 
     def _newcomer_lines(self, slots: Ints) -> Floats:
         """How calls by agents new to each session share out among them; shape (k, n)."""

@@ -69,10 +69,9 @@ class AgentRows:
 class Counts:
     """Decayed and plain counts by agent row; arrays grow by doubling.
 
-    ``follows`` (n, n): row j ran right after row i. ``ends`` (n,): sessions that ended at i.
-    ``seen`` (n,): calls. ``starts`` (n,): sessions begun by i. ``gaps`` (n + 1, GAP_BINS) and
-    ``ranks`` (n + 1, RANKS + 1), ``mixture`` (n + 1, 2): the last line is all agents together.
-    ``turn_ends``, ``turn_goes`` (TURNS,): sessions that ended after / went on past turn t.
+        ``follows`` (n, n): row j ran right after row i. ``ends`` (n,): sessions that ended at i.
+        ``seen`` (n,): calls. ``starts`` (n,): sessions begun by i. ``gaps`` (n + 1, GAP_BINS) and
+    XX    ``turn_ends``, ``turn_goes`` (TURNS,): sessions that ended after / went on past turn t.
     """
 
     def __init__(self, config: ScoutConfig) -> None:
@@ -86,6 +85,7 @@ class Counts:
         self._mixture = np.zeros((8, 2))
         self.all_gaps = np.zeros(GAP_BINS)
         self.all_ranks = np.zeros(RANKS + 1)
+        self.count_ranks = np.zeros((RANKS + 1, RANKS + 1))
         self.all_mixture = np.zeros(2)
         self.turn_ends = np.zeros(TURNS)
         self.turn_goes = np.zeros(TURNS)
@@ -121,10 +121,11 @@ class Counts:
         self._ranks[row] = 0
         self._mixture[row] = 0
 
-    def follow(self, before: int, after: int, gap: int, rank: int, turn: int) -> None:
+    def follow(self, before: int, after: int, gap: int, rank: int, turn: int, count: int) -> None:
         """``after`` ran in a session whose call number ``turn``, by ``before``, was ``gap`` ago.
 
-        ``rank``: where ``after`` stood in the session's move-to-front list.
+        ``rank``: where ``after`` stood in the session's move-to-front list, which had ``count``
+        distinct agents.
         """
         self._follows[before, after] += 1
         self.turn_goes[min(turn, TURNS - 1)] += 1
@@ -137,6 +138,9 @@ class Counts:
         self._ranks[before, rank] += 1
         self.all_ranks *= _GLOBAL_DECAY
         self.all_ranks[rank] += 1
+        line = min(count, RANKS)
+        self.count_ranks[line] *= self._config.rank_decay
+        self.count_ranks[line, rank] += 1
 
     def credit(self, before: int, markov: float, rank: float) -> None:
         """Share one observation between the two predictors by what each had given it."""

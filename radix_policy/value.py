@@ -198,7 +198,8 @@ class ScoutValue:
         rank = self.sessions.rank(slot, row)
         self.counts.credit(before, *self._next.chances(slot, row))
         gap = now - int(self.sessions.last[slot])
-        self.counts.follow(before, row, gap, rank, self._turn(slot))
+        count = int(self.sessions.count[slot])
+        self.counts.follow(before, row, gap, rank, self._turn(slot), count)
 
     def _close(self, session: int) -> None:
         entry = self.sessions.by_id[session]
