@@ -60,14 +60,18 @@ def interleave(sessions: list[Session], live: int, seed: int) -> Iterator[tuple[
 
 
 def measure(
-    sessions: list[Session], live: int, seed: int = 0, labels: bool = False
+    sessions: list[Session],
+    live: int,
+    seed: int = 0,
+    labels: bool = False,
+    config: IdentityConfig | None = None,
 ) -> tuple[Quality, Counter[tuple[str, int]]]:
     """Quality over one replay, and how often each true agent got each inferred one.
 
     A call ends when its session makes the next one or up to three dispatches later, so that calls
     of others come between.
     """
-    identity = Identity(IdentityConfig())
+    identity = Identity(config or IdentityConfig())
     rng = random.Random(seed + 1)
     total = sum(len(s) for s in sessions)
     last: dict[int, int] = {}

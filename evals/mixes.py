@@ -151,12 +151,15 @@ class Application:
         return [*prompt, 1, 4]
 
 
-def _sessions(clients: list[Client], per_application: int, seed: int) -> list[list[RecordedCall]]:
-    applications = [
+def applications(
+    clients: list[Client], per_application: int, seed: int
+) -> list[list[RecordedCall]]:
+    """Sessions of one application per client, taking turns."""
+    built = [
         Application(f"{chr(97 + k % 26)}{k}.", client, seed * 1000 + k)
         for k, client in enumerate(clients)
     ]
-    return [app.session() for _ in range(per_application) for app in applications]
+    return [app.session() for _ in range(per_application) for app in built]
 
 
 def _shared_agents(seed: int) -> list[list[RecordedCall]]:
@@ -174,34 +177,34 @@ _TEAM = Client()
 _CHAT = Client(agents=1, system=400, turns=8)
 
 MIXES: dict[str, Callable[[int], list[list[RecordedCall]]]] = {
-    "4 applications": lambda seed: _sessions([_TEAM] * 4, 25, seed),
-    "17 applications": lambda seed: _sessions([_TEAM] * 17, 15, seed),
-    "preamble 300": lambda seed: _sessions([replace(_TEAM, preamble=300)] * 4, 25, seed),
-    "pipeline": lambda seed: _sessions([replace(_TEAM, routing="pipeline")], 80, seed),
-    "one pass": lambda seed: _sessions([replace(_TEAM, routing="pipeline", turns=6)], 80, seed),
-    "debate": lambda seed: _sessions([replace(_TEAM, routing="debate", agents=3)], 80, seed),
-    "random": lambda seed: _sessions([replace(_TEAM, routing="random")], 80, seed),
+    "4 applications": lambda seed: applications([_TEAM] * 4, 25, seed),
+    "17 applications": lambda seed: applications([_TEAM] * 17, 15, seed),
+    "preamble 300": lambda seed: applications([replace(_TEAM, preamble=300)] * 4, 25, seed),
+    "pipeline": lambda seed: applications([replace(_TEAM, routing="pipeline")], 80, seed),
+    "one pass": lambda seed: applications([replace(_TEAM, routing="pipeline", turns=6)], 80, seed),
+    "debate": lambda seed: applications([replace(_TEAM, routing="debate", agents=3)], 80, seed),
+    "random": lambda seed: applications([replace(_TEAM, routing="random")], 80, seed),
     "shared agents": _shared_agents,
-    "task in system": lambda seed: _sessions([replace(_TEAM, embed_task=True)] * 2, 40, seed),
-    "name first": lambda seed: _sessions([replace(_TEAM, early=12)], 80, seed),
-    "date first": lambda seed: _sessions([replace(_TEAM, early=12, date_every=20)], 80, seed),
-    "growing tools": lambda seed: _sessions([replace(_TEAM, tools=12)], 80, seed),
-    "tool order": lambda seed: _sessions(
+    "task in system": lambda seed: applications([replace(_TEAM, embed_task=True)] * 2, 40, seed),
+    "name first": lambda seed: applications([replace(_TEAM, early=12)], 80, seed),
+    "date first": lambda seed: applications([replace(_TEAM, early=12, date_every=20)], 80, seed),
+    "growing tools": lambda seed: applications([replace(_TEAM, tools=12)], 80, seed),
+    "tool order": lambda seed: applications(
         [replace(_TEAM, tools=5, shuffle_tools=True), replace(_CHAT, tools=5, shuffle_tools=True)],
         40,
         seed,
     ),
-    "templated": lambda seed: _sessions([replace(_TEAM, templated=True)], 80, seed),
-    "templated, date": lambda seed: _sessions(
+    "templated": lambda seed: applications([replace(_TEAM, templated=True)], 80, seed),
+    "templated, date": lambda seed: applications(
         [replace(_TEAM, templated=True, early=12, date_every=20)], 80, seed
     ),
-    "thinking": lambda seed: _sessions([replace(_TEAM, stripped=0.6)] * 2, 40, seed),
-    "rewrapped": lambda seed: _sessions([replace(_TEAM, own_rewrapped=True)] * 2, 40, seed),
-    "short outputs": lambda seed: _sessions([replace(_TEAM, output=4)] * 2, 40, seed),
-    "one-word outputs": lambda seed: _sessions([replace(_TEAM, output=1)] * 2, 40, seed),
-    "chat": lambda seed: _sessions([_CHAT], 100, seed),
-    "3 chats": lambda seed: _sessions([_CHAT] * 3, 40, seed),
-    "chat, team, batch": lambda seed: _sessions(
+    "thinking": lambda seed: applications([replace(_TEAM, stripped=0.6)] * 2, 40, seed),
+    "rewrapped": lambda seed: applications([replace(_TEAM, own_rewrapped=True)] * 2, 40, seed),
+    "short outputs": lambda seed: applications([replace(_TEAM, output=4)] * 2, 40, seed),
+    "one-word outputs": lambda seed: applications([replace(_TEAM, output=1)] * 2, 40, seed),
+    "chat": lambda seed: applications([_CHAT], 100, seed),
+    "3 chats": lambda seed: applications([_CHAT] * 3, 40, seed),
+    "chat, team, batch": lambda seed: applications(
         [_CHAT, _TEAM, *[replace(_CHAT, stateless=True, turns=1)] * 3], 40, seed
     ),
 }

@@ -1,15 +1,14 @@
-"""Loader of recorded multi-agent runs: zstd-compressed JSON Lines, one session a line."""
+"""Recorded multi-agent runs as plain calls: who called, with which tokens."""
 
 from __future__ import annotations
 
-import io
-import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from radix_policy.call import Tokens
+from scout_sglang.replay.formats import token_trace
 
 
 class RecordedCall(NamedTuple):
@@ -22,21 +21,17 @@ class RecordedCall(NamedTuple):
 
 def load(path: Path) -> list[list[RecordedCall]]:
     """The sessions of one recorded set, each a list of calls in execution order."""
-    import zstandard
-
-    with open(path, "rb") as packed:
-        lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(packed), "utf-8")
-        next(lines)
-        return [_session(json.loads(line)) for line in lines]
-
-
-def _session(raw: dict[str, Any]) -> list[RecordedCall]:
-    segments = [np.array(s, dtype=np.int32) for s in raw["segments"]]
-    return [
-        RecordedCall(
-            call["agent"],
-            np.concatenate([segments[i] for i in call["prompt"]]),
-            segments[call["output"]],
+    sessions = []
+    for session in token_trace.read(path):
+        parts = [np.asarray(segment, dtype=np.int32) for segment in session.segments]
+        sessions.append(
+            [
+                RecordedCall(
+                    str(call.agent),
+                    np.concatenate([parts[i] for i in call.prompt]),
+                    parts[call.output],
+                )
+                for call in session.calls
+            ]
         )
-        for call in raw["calls"]
-    ]
+    return sessions

@@ -24,24 +24,29 @@ _MAX_AGENTS = 4096
 class Signatures:
     """Window -> the one agent whose fixed text contains it; windows of two agents are dead."""
 
-    def __init__(self, max_bits: int = 17) -> None:
+    def __init__(self, max_bits: int = 19) -> None:
         self._table = HashMap(max_bits)
         self._total: dict[int, int] = {}
 
     def learn(self, H: Hashes, start: int, stop: int, agent: int) -> None:
-        """Tokens [start, stop) of a prompt are fixed text of ``agent``; the first 264 are kept."""
+        """Tokens [start, stop) of a prompt are fixed text of ``agent``; the first 264 are kept.
+
+        An agent that is known by enough words learns no more.
+        """
+        if self._total.get(agent, 0) >= _MIN_WINDOWS:
+            return
         stop = min(len(H) - 1, stop, start + _LEARNED)
         hashes = np.unique(window_hashes(H, start, stop, _WIDTH))
         owner = self._table.get(hashes)
         values = np.full(len(hashes), agent, dtype=np.int32)
         values[(owner != HashMap.MISSING) & (owner != agent)] = _DEAD
+        self._table.put(hashes, values)
         for other, lost in zip(*np.unique(owner, return_counts=True), strict=True):
-            if int(other) in self._total and other != agent:
+            if int(other) in self._total:
                 self._total[int(other)] -= int(lost)
         while len(self._total) >= _MAX_AGENTS:
             del self._total[next(iter(self._total))]
-        self._total[agent] = self._total.get(agent, 0) + int((owner == HashMap.MISSING).sum())
-        self._table.put(hashes, values)
+        self._total[agent] = int((self._table.get(hashes) == agent).sum())
 
     def match(self, H: Hashes, start: int, but: Container[int | None] = ()) -> int | None:
         """The agent, not in ``but``, most of whose windows follow token ``start``, if there is."""

@@ -56,6 +56,12 @@ class Node:
             node = node.parent
         return keys
 
+    def has_fixed_text(self) -> bool:
+        """Several sessions share more of this branch than its first boundary."""
+        if self.sessions < 2:
+            return False
+        return len(self.edge) > KEY or any(c.sessions > 1 for c in self.children.values())
+
     def is_role_fork(self) -> bool:
         returns = self.moves + self.stays
         return (
@@ -221,17 +227,18 @@ def _step(node: Node, child: Node, taken: dict[Node, bool], session: int) -> Non
     if child is last:
         node.stays += 1
         return
-    # From text of its own to a branch that others know, for the first time: a list that grew.
-    grown = child not in taken and child.sessions > 0 and last.sessions < 2
-    if not grown:
+    # On from a branch with hardly a fixed text to one it had not taken: a list may have grown.
+    onward = child not in taken and not last.has_fixed_text()
+    if not onward or child.sessions == 0:
         node.moves += 1
         node.private_moves += last.sessions < 2 and child.sessions < 2
         if len(node.movers) < _ROLE_MOVERS and session not in node.movers:
             node.movers.append(session)
+    if not onward:
         for branch in (last, child):
             branch.siblings_used += not taken.get(branch, False)
         taken[last] = True
     taken.pop(child, None)
-    taken[child] = not grown
+    taken[child] = not onward
     if len(taken) > _CHILDREN_PER_SESSION:
         del taken[next(iter(taken))]
