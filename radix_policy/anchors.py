@@ -75,6 +75,11 @@ class AnchorIndex:
     def size(self) -> int:
         return self._trie.size + self._synced.size
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the hash tables, without the nodes."""
+        return self._windows.nbytes + self._signatures.nbytes
+
     def locate(self, H: Hashes) -> Path:
         """Lay a prompt along the trie. ``H``: rolling hashes, shape (n + 1,)."""
         lengths = BOUNDARIES[: np.searchsorted(BOUNDARIES, len(H) - 1, side="right")]
@@ -157,7 +162,7 @@ class AnchorIndex:
                 start = _tokens(above) if point is None else point
                 if node.agent is None:
                     node.heavy = kind == "heavy"
-                    node.agent = self._accept(above, node, holder, H, start)
+                    node.agent = self._accept(node, holder, H, start)
                 if kind == "agent":
                     self._sign(node, H, start)
             if node.agent is not None:
@@ -182,11 +187,11 @@ class AnchorIndex:
             return "heavy"
         return "stop"
 
-    def _accept(self, above: Node, node: Node, holder: Node, H: Hashes, start: int) -> int:
+    def _accept(self, node: Node, holder: Node, H: Hashes, start: int) -> int:
         """The agent id for a node that turns out to be an agent's."""
         known = None
         if not node.heavy:
-            known = self._signatures.match(H, start, _agents_beside(node, above))
+            known = self._signatures.match(H, start, _agents_beside(node))
         if known is None and 2 * node.sessions >= holder.sessions:
             known = holder.agent if holder is not self._synced.root else None
         if known == holder.agent:
@@ -209,10 +214,15 @@ class AnchorIndex:
         return node is self._synced.root
 
 
-def _agents_beside(node: Node, above: Node) -> set[int]:
-    """Agents on the other branches of a fork: sessions use them beside this one."""
+def _agents_beside(node: Node) -> set[int]:
+    """Agents on the other branches of the forks above that sessions use side by side."""
     agents: set[int] = set()
-    waiting = [child for child in above.children.values() if child is not node]
+    waiting: list[Node] = []
+    below, above = node, node.parent
+    while above is not None:
+        if below is node or len(above.movers) > 1:
+            waiting += [child for child in above.children.values() if child is not below]
+        below, above = above, above.parent
     for _ in range(_BESIDE):
         if not waiting:
             break

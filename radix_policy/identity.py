@@ -110,6 +110,17 @@ class Identity:
             for number, a in sorted(self._agents.items())
         ]
 
+    def sizes(self) -> dict[str, int]:
+        """How much is kept: entries by kind, and bytes of the tables."""
+        return {
+            "agents": len(self._agents),
+            "agent_labels": len(self._agent_labels),
+            "sessions": len(self._sessions),
+            "session_labels": len(self._session_labels),
+            "anchor_nodes": self._anchors.size,
+            "table_bytes": self._sessions.nbytes + self._anchors.nbytes,
+        }
+
     # -- labels ------------------------------------------------------------------------
 
     def _labelled_agent(self, label: str) -> int:

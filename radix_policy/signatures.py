@@ -68,3 +68,7 @@ class Signatures:
 
     def forget(self, agent: int) -> None:
         self._total.pop(agent, None)
+
+    @property
+    def nbytes(self) -> int:
+        return self._table.nbytes
