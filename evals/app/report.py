@@ -114,7 +114,6 @@ def plot(report: Mapping[str, Any], path: Path) -> None:
         bounds["infinite_cache"]["recomputed_tokens"], ls=":", color="0.4", label="infinite cache"
     )
     left.set_ylabel("prompt tokens computed again (lower is better)")
-    left.legend(loc="lower right")
 
     kinds, width = ("mean", "p50", "p99"), 0.8 / len(names)
     for number, (name, colour) in enumerate(zip(names, colours, strict=True)):
@@ -124,8 +123,8 @@ def plot(report: Mapping[str, Any], path: Path) -> None:
         )
     right.set_xticks(range(len(kinds)), kinds)
     right.set_ylabel("time to first token, ms (lower is better)")
-    right.legend()
     for axes in (left, right):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=5, frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(
         f"Six agents, {report['sessions_live']} sessions live, {report['routing']}: "
