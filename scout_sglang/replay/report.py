@@ -128,7 +128,7 @@ def verdict(facts: TraceFacts, results: Sequence[Result], policy: str = "scout")
         else:
             parts.append(f"{policy} would change nothing at {capacity:,} tokens")
     parts.append(
-        f"{100 * facts.anchor_share:.0f} % of your prompt tokens are in prefixes that sessions share"
+        f"{100 * facts.anchor_share:.0f} % of prompt tokens are in prefixes that sessions share"
     )
     parts.append(f"{100 * facts.id_share:.0f} % of calls carry a session id")
     return "; ".join(parts) + "."

@@ -87,8 +87,8 @@ PRESETS: dict[str, tuple[Workload, Timing, tuple[int, ...]]] = {
         Timing(sessions_per_second=0.1),
         (80_000, 120_000),
     ),
-    "chat": (CHAT, Timing(), (12_000, 20_000)),
-    "sweep": (replace(CHAT, sweep_share=0.6, sessions=800), Timing(1.0), (12_000, 20_000)),
+    "chat": (CHAT, Timing(0.12), (12_000, 20_000)),
+    "sweep": (replace(CHAT, sweep_share=0.6, sessions=800), Timing(0.3), (12_000, 20_000)),
     "drift": (replace(SMALL, topologies=FOUR, drift=True, sessions=600), Timing(), (8_000,)),
     "bursts": (
         replace(SMALL, topologies=FOUR, human_share=0.3),
@@ -98,7 +98,7 @@ PRESETS: dict[str, tuple[Workload, Timing, tuple[int, ...]]] = {
     "loop": (
         replace(SMALL, agents=20, cyclic=True, turns=(1, 1), sessions=3000, task=(4, 12)),
         Timing(),
-        (8_000,),
+        (7_700, 8_000),
     ),
     "skills": (replace(SMALL, topologies=FOUR, skills=4), Timing(), (12_000,)),
     "thinking": (replace(SMALL, topologies=FOUR, thinking=(50, 300)), Timing(), (12_000,)),
@@ -119,7 +119,10 @@ def parse_name(name: str) -> tuple[str, Workload]:
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in ("sessions", "seed") or not value.isdigit():
             raise TraceError(f"synthetic:{name}: {key}={value} is not sessions=N or seed=N")
-        workload = replace(workload, **{key: int(value)})
+        if key == "sessions":
+            workload = replace(workload, sessions=int(value))
+        else:
+            workload = replace(workload, seed=int(value))
     return base, workload
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from sglang.srt.mem_cache.allocation import alloc_paged_token_slots_extend, alloc_token_slots
 from sglang.srt.mem_cache.common import (
     checkpoint_kv_cache,
     evict_from_tree_cache,
@@ -115,31 +114,35 @@ class RadixPolicy:
         return hit
 
     def _prefill_slots(self, req: LabRequest, hit: int, end: int) -> torch.Tensor:
-        row = self.cache.req_to_token_pool.req_to_token[req.kv.req_pool_idx]
         if hit:
+            row = self.cache.req_to_token_pool.req_to_token[req.kv.req_pool_idx]
             row[:hit] = self.cache.prefix_device_indices(req)
-        if self.page_size == 1:
-            return alloc_token_slots(self.cache, end - hit)
-        starts, ends = torch.tensor([hit]), torch.tensor([end])
-        last = row[hit - 1 : hit].to(torch.int64) if hit else torch.tensor([-1])
-        return alloc_paged_token_slots_extend(
-            self.cache, starts, starts, ends, ends, last, end - hit
-        )
+        # SGLang reserves a page more than it takes (alloc_paged_token_slots_extend).
+        spare = self.page_size if self.page_size > 1 else 0
+        evict_from_tree_cache(self.cache, end - hit + spare)
+        return self._new_pages(end - hit)
 
     def _decode_slots(self, req: LabRequest, start: int, count: int) -> torch.Tensor:
         """Slots of all decode steps, evicting what the steps one after the other would evict."""
         page = self.page_size
-        end = start + count
-        if page == 1:
-            evict_from_tree_cache(self.cache, count)
-            return self.allocator.alloc(count)
+        in_last_page = min(-start % page, count)
+        new = count - in_last_page
         # A step wants a whole free page even where its token fits the page at hand.
-        taken_before_last = (end - 1 + page - 1) // page - (start + page - 1) // page
+        taken_before_last = (new - 1 + page - 1) // page if new else 0
         evict_from_tree_cache(self.cache, (taken_before_last + 1) * page)
+        if not in_last_page:
+            return self._new_pages(new)
         row = self.cache.req_to_token_pool.req_to_token[req.kv.req_pool_idx]
-        starts, ends = torch.tensor([start]), torch.tensor([end])
-        last = row[start - 1 : start].to(torch.int64)
-        return self.allocator.alloc_extend(starts, starts, ends, ends, last, count)
+        first = int(row[start - 1]) + 1
+        rest = torch.arange(first, first + in_last_page)
+        return torch.cat([rest, self._new_pages(new)]) if new else rest
+
+    def _new_pages(self, tokens: int) -> torch.Tensor:
+        """Slots on fresh pages: what ``alloc_extend`` hands one request at a page boundary."""
+        page = self.page_size
+        slots = self.allocator.alloc(-(-tokens // page) * page)
+        assert slots is not None, "admission let through what does not fit"
+        return slots[:tokens]
 
     def _write(self, req: LabRequest, start: int, end: int, slots: torch.Tensor) -> None:
         pool: Any = self.cache.req_to_token_pool
