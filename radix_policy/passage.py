@@ -100,6 +100,23 @@ def rank_first_step(p: Floats, F: Floats) -> Floats:
     return p + above * sunk + below * F
 
 
+def ends_by_turn(D: Floats, turn: NDArray, q_turn: Floats, gamma: float, mean: float) -> Floats:
+    """Values D with the end rates of the turns ahead in place of the mean one.
+
+    D = (gamma (1 - q))^x says that the agent runs x calls after the session's next one, q being
+    the ``mean`` end probability. Of a session after ``turn`` calls (k,), those x calls are turns
+    turn + 1, ..., each with its own ``q_turn`` (T,): meetings of fixed length end when they do.
+    ``D`` is (k, n), and so is what is returned.
+    """
+    x = np.log(np.maximum(D, 1e-12)) / (np.log(gamma) + np.log1p(-mean))
+    going = np.cumsum(np.log1p(-q_turn))
+    beyond = np.log1p(-q_turn[-1])
+    at = turn[:, None] + x
+    last = len(q_turn) - 1
+    ahead = np.interp(at, np.arange(last + 1), going) + np.maximum(at - last, 0.0) * beyond
+    return np.asarray(np.exp(x * np.log(gamma) + ahead - going[turn][:, None]))
+
+
 def odds(value: Floats) -> Floats:
     """v / (1 - v)."""
     return value / (1 - value)

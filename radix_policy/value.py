@@ -250,9 +250,7 @@ class ScoutValue:
         changed = np.array(sorted(s for s in self._changed if self.sessions.alive[s]), dtype=int)
         self._changed.clear()
         if len(changed):
-            self._lines[changed, : len(self.rows)] = self._next.lines(
-                changed, self._G, self._q, self._gamma, self._mean_end
-            )
+            self._lines[changed, : len(self.rows)] = self._session_lines(changed)
         self._slots = self.sessions.alive_slots()
         alive, recency = self._survival(self._slots, now)
         values = (alive * recency)[:, None] * self._lines[self._slots, : len(self.rows)]
@@ -267,6 +265,11 @@ class ScoutValue:
         self._values = values
         newborn = self.horizon.turnover * self.horizon.births * self._from_start
         self._odds = passage.odds(values).sum(axis=0) + newborn
+
+    def _session_lines(self, slots: Ints) -> Floats:
+        lines = self._next.lines(slots, self._G, self._q, self._gamma, self._mean_end)
+        turn = np.minimum(self.sessions.turn[slots], TURNS - 1)
+        return passage.ends_by_turn(lines, turn, self._q_turn, self._gamma, self._mean_end)
 
     def _fit_lines(self) -> None:
         slots, rows = len(self.sessions.row), len(self.rows)

@@ -127,3 +127,20 @@ def test_a_fixed_cycle_is_fully_predictable_and_independence_not_at_all() -> Non
     assert passage.predictability(np.roll(np.eye(4), 1, axis=1)) == pytest.approx(1.0)
     assert passage.predictability(np.ones((4, 4))) == pytest.approx(0.0)
     assert passage.predictability(np.zeros((4, 4))) == 0.0
+
+
+def test_with_equal_end_rates_the_turns_ahead_change_nothing() -> None:
+    D = np.array([[0.9, 0.5, 1.0, 0.01]])
+    same = passage.ends_by_turn(D, np.array([3]), np.full(64, 0.1), gamma=0.95, mean=0.1)
+    assert np.allclose(same, D)
+
+
+def test_what_lies_beyond_a_sure_end_is_worth_next_to_nothing() -> None:
+    q = np.full(64, 0.02)
+    q[6] = 0.98
+    base = 0.95 * 0.98
+    D = np.array([[1.0, base, base**4]])
+    late = passage.ends_by_turn(D, np.array([5]), q, gamma=0.95, mean=0.02)[0]
+    early = passage.ends_by_turn(D, np.array([0]), q, gamma=0.95, mean=0.02)[0]
+    assert late[0] == early[0] == pytest.approx(1.0)
+    assert late[2] < 0.05 * early[2]
