@@ -12,13 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from scout_sglang.replay import presets, report
+from scout_sglang.replay import presets, report, synthetic
+from scout_sglang.replay.convert import convert
 from scout_sglang.replay.describe import TraceFacts, describe
 from scout_sglang.replay.engine import Result, replay
 from scout_sglang.replay.formats.detect import FORMATS, reader_for
+from scout_sglang.replay.formats.fields import Options
 from scout_sglang.replay.policies import BUILDERS, Setting, build
 from scout_sglang.replay.timing import Event, Timing, schedule
-from scout_sglang.replay.trace import MemoryTrace, Session, Trace, TraceError
+from scout_sglang.replay.trace import FileTrace, Session, Trace, TraceError
 
 DEFAULT_POLICIES = "lru,slru,cachescout,scout,belady,infinite"
 DEFAULT_CAPACITIES = "10%,25%,50%"
@@ -41,6 +43,9 @@ def parser() -> argparse.ArgumentParser:
     cli.add_argument("--seed", default="0", help="one or more, by comma")
     cli.add_argument("--config", action="append", default=[], metavar="POLICY=JSON")
     cli.add_argument("--format", choices=sorted(FORMATS), help="instead of looking at the file")
+    cli.add_argument("--tokenizer", help="Hugging Face name or folder, for chat logs")
+    cli.add_argument("--convert", type=Path, metavar="OUT", help="write a token trace, no replay")
+    cli.add_argument("--anonymise", action="store_true", help="with --convert: hide ids and names")
     cli.add_argument("--lenient", action="store_true", help="skip and count malformed lines")
     cli.add_argument("--no-ids", action="store_true", help="hide sessions and agents")
     cli.add_argument("--end-labels", action="store_true", help="tell the end of each session")
@@ -60,6 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("sglang").setLevel(logging.ERROR)
     reports = []
     try:
+        if args.convert:
+            _convert(args)
+            return 0
         for source in args.traces:
             reports.append(_replay_source(source, args))
     except (TraceError, ValueError) as error:
@@ -71,8 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _replay_source(source: str, args: argparse.Namespace) -> dict[str, Any]:
-    skipped: list[str] = []
-    trace = load(source, args.format, args.lenient, skipped)
+    options = Options(lenient=args.lenient, tokenizer=args.tokenizer)
+    trace = load(source, args.format, options)
     timing, capacities = presets.preset_for(source) or (Timing(), None)
     overrides = {name: getattr(args, name) for name in (*TIMING_OPTIONS, "max_prompt")}
     timing = presets.with_overrides(timing, overrides)
@@ -83,22 +91,34 @@ def _replay_source(source: str, args: argparse.Namespace) -> dict[str, Any]:
     default = ",".join(map(str, capacities)) if capacities else DEFAULT_CAPACITIES
     sizes = parse_capacities(args.capacity or default, facts.footprint, args.page_size)
     results = run_all(trace, timing, facts, sizes, seeds, args)
-    _print(source, facts, results, skipped)
+    _print(source, facts, results, options.skipped)
     if args.plot:
         report.plot(args.plot, source, results)
     return report.as_json(source, facts, results)
 
 
-def load(source: str, format_name: str | None, lenient: bool, skipped: list[str]) -> Trace:
+def _convert(args: argparse.Namespace) -> None:
+    if len(args.traces) != 1:
+        raise ValueError("--convert takes one trace")
+    options = Options(lenient=args.lenient, tokenizer=args.tokenizer)
+    trace = load(args.traces[0], args.format, options)
+    written = convert(trace.name, trace, args.convert, args.anonymise)
+    skipped = f", {len(options.skipped)} malformed lines skipped" if options.skipped else ""
+    print(f"{args.convert}: {written} sessions written{skipped}")
+
+
+def load(source: str, format_name: str | None, options: Options) -> Trace:
     """The trace behind a command-line argument."""
     if source.startswith("synthetic:"):
-        from scout_sglang.replay import synthetic
-
         return synthetic.trace(source.removeprefix("synthetic:"))
     path = Path(source)
-    read = reader_for(path, format_name)
-    sessions: list[Session] = list(read(path, lenient=lenient, skipped=skipped))
-    return MemoryTrace(path.name, sessions)
+    read = reader_for(path, options, format_name)
+
+    def sessions() -> Iterator[Session]:
+        options.skipped.clear()
+        return read(path, options)
+
+    return FileTrace(path.name, sessions)
 
 
 def parse_capacities(text: str, footprint: int, page_size: int) -> list[int]:

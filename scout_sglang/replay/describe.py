@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scout_sglang.replay.pages import page_hashes
-from scout_sglang.replay.timing import Event
+from scout_sglang.replay.pages import cached_pages, page_hashes
+from scout_sglang.replay.timing import Event, Job
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,15 @@ def describe(events: Callable[[], Iterator[Event]], page_size: int) -> TraceFact
         sizes.append(len(prompt))
         outputs += output
         longest = max(longest, len(prompt) + output)
-        with_id += job.has_session
-        shared += pages.shared_tokens(prompt)
-        if job.agent is not None:
-            agents.add(job.agent)
+        with_id += job.call.has_session
+        shared += pages.shared_tokens(job)
+        if (agent := job.call.agent) is not None:
+            agents.add(agent)
             if job.session_index in previous:
-                within[previous[job.session_index], job.agent] += 1
+                within[previous[job.session_index], agent] += 1
             if before is not None:
-                across[before, job.agent] += 1
-            previous[job.session_index] = before = job.agent
+                across[before, agent] += 1
+            previous[job.session_index] = before = agent
     calls, prompt_tokens = len(sizes), sum(sizes)
     return TraceFacts(
         sessions=len(sessions),
@@ -129,8 +129,7 @@ class _Pages:
             if not event.starts:
                 continue
             job = event.job
-            whole = np.concatenate([job.prompt, job.output[: max(len(job.output) - 1, 0)]])
-            for page in page_hashes(whole, page_size).tolist():
+            for page in cached_pages(job, page_size).tolist():
                 if self.owner.setdefault(page, job.session_index) != job.session_index:
                     self.shared.add(page)
 
@@ -138,6 +137,6 @@ class _Pages:
     def footprint(self) -> int:
         return len(self.owner) * self.page_size
 
-    def shared_tokens(self, prompt: np.ndarray) -> int:
-        pages = page_hashes(prompt, self.page_size).tolist()
+    def shared_tokens(self, job: Job) -> int:
+        pages = page_hashes(job.prompt, self.page_size, job.call.namespace).tolist()
         return sum(page in self.shared for page in pages) * self.page_size

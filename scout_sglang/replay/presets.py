@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from scout_sglang.replay import synthetic
 from scout_sglang.replay.timing import Timing
 
 RECORDED: dict[str, tuple[Timing, tuple[int, ...]]] = {
@@ -23,8 +24,6 @@ RECORDED: dict[str, tuple[Timing, tuple[int, ...]]] = {
 def preset_for(source: str) -> tuple[Timing, tuple[int, ...]] | None:
     """The settings that belong to a trace file or a ``synthetic:`` workload, else None."""
     if source.startswith("synthetic:"):
-        from scout_sglang.replay import synthetic
-
         return synthetic.setting(source.removeprefix("synthetic:"))
     stem = Path(source).name.split(".")[0]
     return RECORDED.get(stem)

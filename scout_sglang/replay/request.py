@@ -38,19 +38,17 @@ class LabRequest:
         self,
         rid: str,
         prompt: Tokens,
-        session_id: str | None = None,
         extra_key: str | None = None,
         cache_salt: str | None = None,
-        routing_key: str | None = None,
     ):
         self.rid = rid
         self.origin_input_ids = token_array(prompt)
         self.output_ids = array("q")
         self.full_untruncated_fill_ids = self.origin_input_ids
-        self.session_id = session_id
+        self.session_id: str | None = None
         self.extra_key = extra_key
         self.cache_salt = cache_salt
-        self.routing_key = routing_key
+        self.routing_key: str | None = None
         self.sampling_params: Any = SimpleNamespace(custom_params=None)
         self.kv = ReqKvInfo()
         self.cached_tokens = 0

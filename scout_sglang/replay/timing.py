@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scout_sglang.replay.trace import Session, Tokens, TraceError, cut_sessions
+from scout_sglang.replay.trace import Session, Tokens, TraceCall, TraceError, cut_sessions
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,11 @@ class Timing:
             return self.human_gap * float(rng.lognormal(-0.5, 1.0))
         return 0.0
 
-    def duration(self, output_tokens: int) -> float:
+    def length(self, job: Job) -> float:
         """Seconds that a call holds its prompt."""
-        return self.call_base + self.call_per_token * output_tokens
+        if self.recorded_times and job.call.duration is not None:
+            return job.call.duration
+        return self.call_base + self.call_per_token * len(job.output)
 
 
 class Job(NamedTuple):
@@ -63,16 +65,8 @@ class Job(NamedTuple):
     arrival: float
 
     @property
-    def agent(self) -> str | None:
-        return self.session.calls[self.call_index].agent
-
-    @property
-    def session_name(self) -> str:
-        return self.session.name
-
-    @property
-    def has_session(self) -> bool:
-        return self.session.calls[self.call_index].has_session
+    def call(self) -> TraceCall:
+        return self.session.calls[self.call_index]
 
     @property
     def is_last(self) -> bool:
@@ -80,12 +74,12 @@ class Job(NamedTuple):
 
     @property
     def prompt(self) -> Tokens:
-        """Token ids of the prompt, shape (n,); a fresh array on each access."""
-        return self.session.prompt(self.session.calls[self.call_index])
+        """Token ids of the prompt, shape (n,)."""
+        return self.session.prompt(self.call)
 
     @property
     def output(self) -> Tokens:
-        return self.session.output(self.session.calls[self.call_index])
+        return self.session.output(self.call)
 
 
 class Event(NamedTuple):
@@ -122,7 +116,7 @@ def schedule(sessions: Iterable[Session], timing: Timing, seed: int) -> Iterator
         job = Job(number, live.index, live.session, live.place, now)
         number += 1
         yield Event(now, True, job)
-        end = now + timing.duration(len(job.output))
+        end = now + timing.length(job)
         heapq.heappush(pending, (end, 0, ticket, live, job))
         live.place += 1
         if live.place < len(live.session.calls):

@@ -5,6 +5,7 @@ import pytest
 import zstandard
 
 from scout_sglang.replay.formats.detect import reader_for
+from scout_sglang.replay.formats.fields import Options
 from scout_sglang.replay.trace import TraceError
 
 HEADER = {"header": 1, "set": "x"}
@@ -20,7 +21,8 @@ def write(path, *lines):
 
 
 def read(path, **options):
-    return list(reader_for(path)(path, **options))
+    options = Options(**options)
+    return list(reader_for(path, options)(path, options))
 
 
 def with_call(**changes):
@@ -78,14 +80,14 @@ def test_unknown_fields_are_passed_over(tmp_path):
 
 def test_an_empty_file_is_refused(tmp_path):
     with pytest.raises(TraceError, match="is empty"):
-        reader_for(write(tmp_path / "t.jsonl", ""))
+        read(write(tmp_path / "t.jsonl", ""))
 
 
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(TraceError, match="cannot be read"):
-        reader_for(tmp_path / "nowhere.jsonl")
+        read(tmp_path / "nowhere.jsonl")
 
 
 def test_a_file_of_no_known_format_is_refused_with_the_known_ones(tmp_path):
     with pytest.raises(TraceError, match="unknown format; accepted: tokens"):
-        reader_for(write(tmp_path / "t.jsonl", {"a": 1}))
+        read(write(tmp_path / "t.jsonl", {"a": 1}))

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from scout_sglang.replay.formats import token_trace
-from scout_sglang.replay.formats.fields import Line
-from scout_sglang.replay.formats.lines import read_lines
+from scout_sglang.replay.formats import chat_log, mooncake, sglang_log, token_trace
+from scout_sglang.replay.formats.fields import Options, checked_lines
 from scout_sglang.replay.trace import Session, TraceError
 
-Reader = Callable[..., Iterator[Session]]
-FORMATS = {"tokens": token_trace}
+Reader = Callable[[Path, Options], Iterator[Session]]
+FORMATS = {
+    "tokens": token_trace,
+    "mooncake": mooncake,
+    "chat": chat_log,
+    "sglang": sglang_log,
+}
 
 
-def reader_for(path: Path, name: str | None = None) -> Reader:
+def reader_for(path: Path, options: Options, name: str | None = None) -> Reader:
     """The reader of the named format, or of the one that the file's first line shows.
 
     Raises:
@@ -22,12 +26,9 @@ def reader_for(path: Path, name: str | None = None) -> Reader:
     """
     if name is not None:
         return FORMATS[name].read
-    for number, text in read_lines(path):
-        first = Line(path, number, text)
+    for first in checked_lines(path, Options(lenient=options.lenient)):
         for module in FORMATS.values():
             if module.recognises(first.value):
                 return module.read
-        raise first.error(
-            f"unknown format; accepted: {', '.join(FORMATS)} (see scout_sglang/replay/README.md)"
-        )
+        raise first.error(f"unknown format; accepted: {', '.join(FORMATS)}")
     raise TraceError(f"{path}: the file is empty")

@@ -2,8 +2,9 @@
 
 Line 1 is a header (``{"header": 1, "set": ...}``); every other line holds ``session``,
 ``segments`` (lists of token ids) and ``calls``, each with ``agent``, ``prompt`` (segment indexes),
-``output`` (a segment index), ``gap`` (``start``, ``llm``, ``tool`` or ``human``) and, where it was
-recorded, ``time`` in seconds.
+``output`` (a segment index), ``gap`` (``start``, ``llm``, ``tool`` or ``human``). Optional in a
+call: ``time`` and ``duration`` in seconds, ``has_session`` (false: the client sent no session id)
+and ``namespace`` ([extra key, cache salt]).
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scout_sglang.replay.formats.fields import Line
-from scout_sglang.replay.formats.lines import read_lines
+from scout_sglang.replay.formats.fields import Line, Options, checked_lines
 from scout_sglang.replay.trace import GAPS, Session, TraceCall
 
 
@@ -22,25 +22,12 @@ def recognises(first: Any) -> bool:
     return "header" in first or "segments" in first
 
 
-def read(path: Path, lenient: bool = False, skipped: list[str] | None = None) -> Iterator[Session]:
-    """Sessions of a token trace.
-
-    Raises:
-        TraceError: a line is malformed; with ``lenient`` it is noted in ``skipped`` instead.
-    """
-    from scout_sglang.replay.trace import TraceError
-
-    for number, text in read_lines(path):
-        try:
-            line = Line(path, number, text)
-            if "header" in line.value:
-                continue
-            yield _session(line)
-        except TraceError as error:
-            if not lenient or number == 0:
-                raise
-            if skipped is not None:
-                skipped.append(str(error))
+def read(path: Path, options: Options) -> Iterator[Session]:
+    """Sessions of a token trace; see :func:`checked_lines` for errors."""
+    for line in checked_lines(path, options):
+        with options.skipping():
+            if "header" not in line.value:
+                yield _session(line)
 
 
 def _session(line: Line) -> Session:
@@ -65,6 +52,17 @@ def _call(line: Line, raw: dict[str, Any], n_segments: int) -> TraceCall:
     gap = line.get("gap", str, within=raw)
     if gap not in GAPS:
         raise line.error(f"field 'gap' must be one of {', '.join(GAPS)}, got {gap!r}")
-    time = line.get("time", (int, float), within=raw) if raw.get("time") is not None else None
+    namespace = line.optional("namespace", list, within=raw) or [None, None]
+    if len(namespace) != 2 or not all(part is None or type(part) is str for part in namespace):
+        raise line.error(f"field 'namespace' must be [extra key, salt], got {namespace!r:.80}")
     agent = raw.get("agent")
-    return TraceCall(None if agent is None else str(agent), tuple(prompt), output, gap, time)
+    return TraceCall(
+        agent=None if agent is None else str(agent),
+        prompt=tuple(prompt),
+        output=output,
+        gap=gap,
+        time=line.optional("time", (int, float), within=raw),
+        duration=line.optional("duration", (int, float), within=raw),
+        has_session=line.optional("has_session", bool, within=raw) is not False,
+        namespace=(namespace[0], namespace[1]),
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from scout_sglang.replay.pages import page_hashes
+from scout_sglang.replay.pages import cached_pages
 from scout_sglang.replay.timing import Event
 
 Ids = NDArray[np.int64]
@@ -28,11 +28,10 @@ class Oracle:
         for event in events:
             if not event.starts:
                 continue
-            prompt, output = event.job.prompt, event.job.output
-            kept = np.concatenate([prompt, output[: max(len(output) - 1, 0)]])
-            hashes.append(page_hashes(kept, page_size))
-            self.prompt_pages.append(len(prompt) // page_size)
-            self.usable_pages.append((len(prompt) - 1) // page_size)
+            hashes.append(cached_pages(event.job, page_size))
+            prompt_len = len(event.job.prompt)
+            self.prompt_pages.append(prompt_len // page_size)
+            self.usable_pages.append((prompt_len - 1) // page_size)
         distinct, ids = np.unique(np.concatenate(hashes), return_inverse=True)
         ends = np.cumsum([len(path) for path in hashes])
         self.paths: list[Ids] = np.split(ids.astype(np.int64), ends[:-1])

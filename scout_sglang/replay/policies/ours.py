@@ -48,10 +48,13 @@ class OurPolicy(RadixPolicy):
         return getattr(guard, "switches", 0)
 
     def make_request(self, job: Job) -> LabRequest:
-        req = super().make_request(job) if self.ids else LabRequest(f"r{job.number}", job.prompt)
+        req = super().make_request(job)
         label: dict[str, Any] = {}
-        if self.ids and job.agent is not None:
-            label["agent"] = job.agent
+        if self.ids:
+            req.session_id = job.session.name if job.call.has_session else None
+            req.routing_key = job.call.routing_key
+            if job.call.agent is not None:
+                label["agent"] = job.call.agent
         if self.end_labels and job.is_last:
             label["end_of_session"] = True
         req.sampling_params.custom_params = {"scout": label} if label else None

@@ -70,8 +70,8 @@ class RadixPolicy:
     # What a policy with its own state overrides.
 
     def make_request(self, job: Job) -> LabRequest:
-        session = job.session_name if job.has_session else None
-        return LabRequest(f"r{job.number}", job.prompt, session_id=session)
+        extra_key, cache_salt = job.call.namespace
+        return LabRequest(f"r{job.number}", job.prompt, extra_key, cache_salt)
 
     def on_arrival(self, job: Job, req: LabRequest) -> None:
         """The call enters the queue."""
