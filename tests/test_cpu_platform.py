@@ -57,6 +57,15 @@ def test_nothing_but_the_two_packages_is_answered_for(package: str) -> None:
     assert finder.find_spec(f"{package}_kernels") is None
 
 
+def test_pytorchs_compiler_finds_no_backend_of_triton() -> None:
+    code = """
+from torch.utils._triton import has_triton
+import triton.backends
+print("cpu" in triton.backends.backends, has_triton())
+"""
+    assert run_python(code).strip() == "False False"
+
+
 def test_kernels_can_be_defined_and_refuse_to_run() -> None:
     module = standins.StandIn("triton")
     standins.StandInFinder().exec_module(module)

@@ -71,6 +71,13 @@ class Missing:
     def __getitem__(self, grid: object) -> Missing:
         return self
 
+    # Without these two Python would iterate by index, for ever: PyTorch's compiler asks whether
+    # "cpu" is among Triton's backends.
+    __iter__ = None
+
+    def __contains__(self, item: object) -> bool:
+        return False
+
     def __call__(self, *args: object, **kwargs: object) -> Any:
         package = self._name.partition(".")[0]
         raise RuntimeError(
