@@ -156,7 +156,7 @@ class CacheScoutValue:
             self._hops[row] = hops
         return self._hops[row]
 
-    def _row_reused(self, row: int) -> None:
+    def _row_reused(self, row: int, gone: int) -> None:
         self._follows[row, :] = 0
         self._follows[:, row] = 0
         self._current = OrderedDict((s, c) for s, c in self._current.items() if c[0] != row)

@@ -173,6 +173,12 @@ class Guard:
         """Weight of recency in the order of eviction, from 0 to 1."""
         return min(1.0, max(0.0, 1 - self.bucket / (self.cap / 2)))
 
+    def resize(self, capacity: float) -> None:
+        """The cache has another size than the one that the bucket was filled for."""
+        if capacity != self.cap:
+            self.bucket *= capacity / self.cap
+            self.cap = capacity
+
     def admitted(self, hashes: Hashes, prompt: int, hit: int) -> int:
         """A call starts with ``hit`` of its ``prompt`` tokens cached; its last shadow node."""
         shadow = min(self.shadow.lookup(hashes), max(prompt - 1, 0))

@@ -10,6 +10,7 @@ ordinary text; nobody gains more by forging one than a worse eviction order in t
 from __future__ import annotations
 
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,11 @@ def window_hashes(H: Hashes, start: int, stop: int, width: int, step: int = 1) -
     return mix(sums)
 
 
+def digest(*words: str | None) -> str:
+    """What stands for a client's label where the label itself must not be kept."""
+    return blake2b(repr(words).encode(), digest_size=16).hexdigest()
+
+
 def distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Sorted distinct values and where each comes first; numpy.unique at a third of its cost."""
     order = values.argsort(kind="stable")
@@ -143,6 +149,18 @@ class HashMap:
         self._keys[slots] = keys
         self._values[slots] = values
         self._written = len(used)
+
+    def save(self) -> dict[str, Any]:
+        """The entries, for ``load``."""
+        used = np.flatnonzero(self._values != self.MISSING)
+        keys, values = self._keys[used], self._values[used]
+        return {"bits": self._bits, "written": self._written, "keys": keys, "values": values}
+
+    def load(self, bits: int, written: int, keys: Hashes, values: NDArray[np.int32]) -> None:
+        """Become the table that was saved."""
+        self._allocate(min(bits, self._max_bits))
+        self.put(keys, values)
+        self._written = written
 
     @property
     def nbytes(self) -> int:

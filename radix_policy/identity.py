@@ -13,7 +13,7 @@ from radix_policy.anchors import AnchorIndex
 from radix_policy.call import Call, Identified, Tokens
 from radix_policy.config import IdentityConfig
 from radix_policy.divergence import Divergence
-from radix_policy.hashing import Hashes, rolling
+from radix_policy.hashing import Hashes, digest, rolling
 from radix_policy.sessions import Link, SessionLinker
 
 
@@ -131,6 +131,7 @@ class Identity:
         return agent
 
     def _labelled_session(self, label: str, now: int) -> Link:
+        label = digest(label)
         session = self._session_labels.get(label)
         if session is not None and self._sessions.alive(session):
             return Link(session, False)

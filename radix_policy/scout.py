@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from radix_policy import tags
+from radix_policy import snapshot, tags
 from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
 from radix_policy.guard import Guard, Hashes
-from radix_policy.hashing import rolling
+from radix_policy.hashing import digest, rolling
 from radix_policy.horizon import Horizon
 from radix_policy.identity import Identity
 from radix_policy.tags import NodeClass, Tag
@@ -29,6 +30,7 @@ Value = ScoutValue | CacheScoutValue
 
 
 _TENANT_MIX = 0x9E3779B97F4A7C15
+_HIDDEN = "a namespace by its digest"
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class Scout:
 
     def __init__(self, config: IdentityConfig, capacity: int, page_size: int = 1) -> None:
         self.config = config
+        self._page_size = page_size
         self.horizon = Horizon(capacity)
         self.clock = 0
         self.guard: Guard | None = None
@@ -215,7 +218,7 @@ class Scout:
     # -- tenants -----------------------------------------------------------------------
 
     def _tenant(self, namespace: Namespace) -> _Tenant:
-        tenant = self._tenants.get(namespace)
+        tenant = self._tenants.get(namespace) or self._restored(namespace)
         if tenant is None:
             if len(self._tenants) >= self.config.max_namespaces:
                 _, gone = self._tenants.popitem(last=False)
@@ -227,11 +230,70 @@ class Scout:
         self._tenants.move_to_end(namespace)
         return tenant
 
+    def _restored(self, namespace: Namespace) -> _Tenant | None:
+        """A tenant from a snapshot, which knows it by a digest until it calls again."""
+        tenant = self._tenants.pop(_hidden(namespace), None)
+        if tenant is not None:
+            self._tenants[namespace] = tenant
+        return tenant
+
     def _new_value(self) -> Value:
         if isinstance(self.config, CacheScoutConfig):
             return CacheScoutValue(self.config)
         assert isinstance(self.config, ScoutConfig)
         return ScoutValue(self.config, self.horizon)
+
+    # -- state on disk -----------------------------------------------------------------
+
+    def snapshot(self, model: str = "") -> bytes:
+        """What was learned; see ``radix_policy.snapshot`` for what that is and what it is not.
+
+        ``model``: names the tokenizer, whose token ids the agents were recognised by.
+        """
+        tenants = [
+            (_hidden(namespace), t.number, t.identity, t.value)
+            for namespace, t in self._tenants.items()
+        ]
+        parts = {
+            "clock": self.clock,
+            "next_tenant": self._next_tenant,
+            "horizon": self.horizon,
+            "guard": self.guard,
+            "tenants": tenants,
+        }
+        return snapshot.pack(parts, self._rule(), model)
+
+    def restore(self, data: bytes, model: str = "") -> None:
+        """Take up what was learned before; for a Scout that has seen no call.
+
+        Raises:
+            SnapshotError: ``data`` is no snapshot that fits; the message says why, and nothing
+                has changed.
+        """
+        fresh = Scout(self.config, self.horizon.capacity, self._page_size)
+        with snapshot.reading():
+            fresh._fill(snapshot.unpack(data, self._rule(), model))
+        self.__dict__.update(fresh.__dict__)
+
+    def _fill(self, parts: dict[str, Any]) -> None:
+        self.clock, self._next_tenant = int(parts["clock"]), int(parts["next_tenant"])
+        snapshot.fill(self.horizon, parts["horizon"])
+        if self.guard is not None and parts["guard"] is not None:
+            capacity = self.guard.cap
+            snapshot.fill(self.guard, parts["guard"])
+            self.guard.resize(capacity)
+        snapshot.bounded("namespaces", len(parts["tenants"]), self.config.max_namespaces)
+        for name, number, identity, value in parts["tenants"]:
+            tenant = _Tenant(number, Identity(self.config), self._new_value())
+            snapshot.fill(tenant.identity, identity)
+            snapshot.fill(tenant.value, value)
+            snapshot.bounded("agents", len(tenant.value.rows), self.config.max_agents)
+            sessions = tenant.identity.sizes()["sessions"]
+            snapshot.bounded("sessions", sessions, self.config.max_sessions)
+            self._tenants[name] = self._by_number[number] = tenant
+
+    def _rule(self) -> str:
+        return "cachescout" if isinstance(self.config, CacheScoutConfig) else "scout"
 
     def state(self) -> dict[str, object]:
         """Numbers for a log line or a metrics page; no token ids, no client labels."""
@@ -244,3 +306,8 @@ class Scout:
             "horizon": round(self.horizon.turnover, 1),
             "bytes": sum(t.value.bytes() for t in self._tenants.values()),
         }
+
+
+def _hidden(namespace: Namespace) -> Namespace:
+    """What a namespace is called in a snapshot."""
+    return namespace if namespace[:1] == (_HIDDEN,) else (_HIDDEN, digest(*namespace))

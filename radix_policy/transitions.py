@@ -31,9 +31,12 @@ def gap_bin(gap: int) -> int:
 
 
 class AgentRows:
-    """Agent ids to matrix rows, at most ``limit``; the least recently seen gives way."""
+    """Agent ids to matrix rows, at most ``limit``; the least recently seen gives way.
 
-    def __init__(self, limit: int, on_reuse: Callable[[int], None]) -> None:
+    ``on_reuse`` is told the row that another agent takes over, and the agent that gives way.
+    """
+
+    def __init__(self, limit: int, on_reuse: Callable[[int, int], None]) -> None:
         self.limit = limit
         self._on_reuse = on_reuse
         self._row: dict[int, int] = {}
@@ -61,7 +64,7 @@ class AgentRows:
                 oldest = next(iter(self._row))
                 row = self._row.pop(oldest)
                 self._agent[row] = agent
-                self._on_reuse(row)
+                self._on_reuse(row, oldest)
         self._row[agent] = row
         return row
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 KEY = 8
 _NEW_KEYS = 32
@@ -14,6 +17,11 @@ _ROLE_RETURNS = 6
 _ROLE_MOVES = 0.12
 _ROLE_STAYS = 0.10
 _HEAVY_STAYS = 8
+_KEPT_SESSIONS = 3
+_NUMBERS = (
+    "number", "owner", "sessions", "visits", "moves", "stays", "siblings_used", "private_moves",
+    "heavy", "signed",
+)  # fmt: skip
 
 
 class Node:
@@ -137,6 +145,61 @@ class Trie:
         while self.size > self._max_nodes and len(self._leaves) > 1:
             self._drop(next(iter(self._leaves.values())))
         return nodes
+
+    def save(self) -> dict[str, Any]:
+        """What several sessions have in common, for ``load``: nodes in pre-order, parents first."""
+        order, waiting = [self.root], list(self.root.children.values())[::-1]
+        while waiting:
+            node = waiting.pop()
+            if node.sessions >= _KEPT_SESSIONS:
+                order.append(node)
+                waiting += list(node.children.values())[::-1]
+        place = {node: k for k, node in enumerate(order)}
+        above = {node.parent for node in order}
+        age = {number: k for k, number in enumerate(self._leaves)}
+        bare = [node.number for node in order[1:] if node not in above]
+        return {
+            "edges": np.frombuffer(b"".join(n.edge for n in order), dtype=np.uint64),
+            "keys": np.array([len(n.edge) // KEY for n in order]),
+            "parents": np.array([place[n.parent] if n.parent else -1 for n in order]),
+            "agents": np.array([-1 if n.agent is None else n.agent for n in order]),
+            "named": np.array([n.agent is not None for n in order]),
+            "numbers": np.array([[getattr(n, name) for name in _NUMBERS] for n in order]),
+            "movers": [list(n.movers) for n in order],
+            "leaves": sorted(bare, key=lambda number: (age.get(number, len(age)), number)),
+            "next": self._next,
+        }
+
+    def load(
+        self,
+        edges: NDArray[np.uint64],
+        keys: NDArray[np.int64],
+        parents: NDArray[np.int64],
+        agents: NDArray[np.int64],
+        named: NDArray[np.bool_],
+        numbers: NDArray[np.int64],
+        movers: list[list[int]],
+        leaves: list[int],
+        next: int,
+    ) -> None:
+        """Become the trie that was saved, without the memory of which session went where."""
+        ends = np.cumsum(keys)
+        nodes: list[Node] = []
+        for k, parent in enumerate(parents.tolist()):
+            edge = edges[ends[k] - keys[k] : ends[k]].tobytes()
+            node = Node(0, edge, nodes[parent] if k else None)
+            for name, value in zip(_NUMBERS, numbers[k].tolist(), strict=True):
+                setattr(node, name, value)
+            node.heavy, node.signed = bool(node.heavy), bool(node.signed)
+            node.agent = int(agents[k]) if named[k] else None
+            node.movers = movers[k]
+            node.used = {} if node.sessions else None
+            if node.parent is not None:
+                node.parent.children[edge[:KEY]] = node
+            nodes.append(node)
+        self.root, self.size, self._next = nodes[0], len(nodes), next
+        by_number = {node.number: node for node in nodes}
+        self._leaves = {number: by_number[number] for number in leaves}
 
     def _new(self, edge: bytes, parent: Node) -> Node:
         node = Node(self._next, edge, parent)

@@ -87,7 +87,9 @@ class ScoutValue:
         """The call has matched the tree: what it did not use is stale from now on."""
         entry = self.sessions.get(session)
         if entry is not None:
-            entry.calls[agent] = max(number, entry.calls.get(agent, 0))
+            entry.calls[agent] = max(number, entry.calls.pop(agent, 0))
+            if len(entry.calls) > self.config.max_agents:
+                del entry.calls[next(iter(entry.calls))]
 
     def depart(self, session: int, agent: int) -> None:
         """The call is done, well or not; the session waits for its next one."""
@@ -230,8 +232,9 @@ class ScoutValue:
         bin_99 = int(np.searchsorted(gaps.cumsum(), 0.99 * total))
         return int(max(self.config.idle_min, self.config.idle_factor * _EDGES[bin_99 + 1]))
 
-    def _row_reused(self, row: int) -> None:
+    def _row_reused(self, row: int, gone: int) -> None:
         self.counts.forget(row)
+        self.reuse.forget_agent(gone)
         for session in self.sessions.forget_row(row):
             self._forget(session)
         self._outdated = True
@@ -328,6 +331,22 @@ class ScoutValue:
         turn = np.minimum(self.sessions.turn[slots], TURNS - 1)
         q = passage.combine_ends(self._q[row], self._q_turn[turn], self._mean_end)
         return passage.liveness(q, tail), recency
+
+    # -- snapshots ---------------------------------------------------------------------
+
+    def alive_lines(self) -> Floats:
+        """The lines of the sessions alive, slots ascending, as far as they are worked out."""
+        slots = self.sessions.alive_slots()
+        return self._lines[slots[slots < len(self._lines)], : len(self.rows)]
+
+    def resume(self, lines: Floats) -> None:
+        """Go on from a restored state, whose ``alive_lines`` these were; no call is under way."""
+        self._fit_lines()
+        slots = self.sessions.alive_slots()[: len(lines)]
+        self._lines[slots, : lines.shape[1]] = lines
+        for session, entry in list(self.sessions.by_id.items()):
+            if entry.ended and not entry.over:
+                self._close(session)
 
     def _turn(self, slot: int) -> int:
         return int(min(self.sessions.turn[slot], TURNS - 1))
