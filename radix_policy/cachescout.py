@@ -95,11 +95,16 @@ class CacheScoutValue:
         return {self.rows.agent(row): float(survival[row]) for row in range(len(self.rows))}
 
     def predict(self, session: int) -> dict[int, float]:
-        """P(a | current agent), Eq. 3, by agent id; empty for a session without a call."""
+        """P(a | current agent), Eq. 3, by agent id; empty for a session without a call.
+
+        With prediction off every agent is as likely as the other.
+        """
         key = _EVERYONE if self.config.variant == "literal" else session
         if key not in self._current:
             return {}
         P = self._transitions()[self._current[key][0]]
+        if not self.config.prediction:
+            P = np.full(len(P), 1 / len(P))
         return {self.rows.agent(row): float(P[row]) for row in range(len(self.rows))}
 
     def predictability(self) -> float:

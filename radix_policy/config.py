@@ -82,10 +82,27 @@ class CacheScoutConfig(IdentityConfig):
     prediction: bool = _flag(True, "off: every agent survives alike (anchor protection alone)")
 
 
+@dataclass(frozen=True)
+class AnchorProtectConfig(CacheScoutConfig):
+    """*anchor-protect*: cachescout with prediction off: anchors survive, whoever runs next."""
+
+    prediction: bool = _flag(False, "on: cachescout")
+
+
+@dataclass(frozen=True)
+class NoPredictionConfig(ScoutConfig):
+    """*no-prediction*: scout's formula where every agent is as likely next as it is frequent."""
+
+    prediction: bool = _flag(False, "on: scout")
+
+
 POLICIES: dict[str, type[IdentityConfig]] = {
     "scout": ScoutConfig,
     "cachescout": CacheScoutConfig,
+    "anchor-protect": AnchorProtectConfig,
+    "no-prediction": NoPredictionConfig,
 }
+"""By the name for ``--radix-eviction-policy``; the last two show what each idea adds."""
 
 
 def parse_config(policy: str, raw: Mapping[str, Any] | None = None) -> IdentityConfig:

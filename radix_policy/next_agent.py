@@ -31,6 +31,8 @@ class NextAgent:
     def distribution(self, slot: int) -> Floats:
         """Chance of every row to run next in the session; shape (n,), sum 1."""
         row = int(self._sessions.row[slot])
+        if not self._config.prediction:
+            return self._markov_row(row)
         rank = self._rank_row(slot)
         spread = rank[RANKS] * self._newcomer_lines(np.array([slot]))[0]
         for place, other in enumerate(self._sessions.listed[slot]):
@@ -77,7 +79,7 @@ class NextAgent:
     def _markov_row(self, row: int) -> Floats:
         counts, prior = self._counts, self._config.prior_weight
         marginal = counts.seen / max(counts.seen.sum(), 1e-9)
-        follows = counts.follows[row]
+        follows = counts.follows[row] * self._config.prediction
         return np.asarray((follows + prior * marginal) / (follows.sum() + prior))
 
     def _everyone(self) -> Floats:

@@ -26,7 +26,7 @@ EMBEDDED = "embedded"
 HELP = """\
 python -m scout_sglang.launch takes every option of python -m sglang.launch_server, shown below.
 It adds, with one printed line each, only what is left open:
-  --radix-eviction-policy scout   unless a policy is named; cachescout is the other one of ours
+  --radix-eviction-policy scout   unless a policy is named; cachescout is the published one
   --device cpu and what it needs  on a machine without an accelerator
 and understands
   --model-path embedded           the small model that comes as a Python package

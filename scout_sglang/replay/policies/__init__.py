@@ -49,6 +49,8 @@ BUILDERS = {
     "tlru": "stock",
     "scout": "ours",
     "cachescout": "ours",
+    "anchor-protect": "ours",
+    "no-prediction": "ours",
     "infinite": "infinite",
     "belady": "belady",
     "belady-leaf": "belady_leaf",

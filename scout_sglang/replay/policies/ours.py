@@ -1,4 +1,4 @@
-"""scout and cachescout, through the hooks and the adapter that a live server uses."""
+"""The policies of this package, through the hooks and the adapter that a live server uses."""
 
 from __future__ import annotations
 
