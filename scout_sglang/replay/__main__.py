@@ -248,6 +248,8 @@ def _print(
     from rich.table import Table
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
     console.print(
         f"[bold]{source}[/bold]: {facts.sessions:,} sessions, {facts.calls:,} calls, "
         f"{facts.agents} agents, {facts.live_sessions:.1f} sessions live; prompts "
