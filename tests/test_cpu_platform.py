@@ -30,6 +30,18 @@ def test_sglang_is_given_a_platform_class_it_accepts(monkeypatch: pytest.MonkeyP
     assert chosen.get_default_attention_backend() == "torch_native"
 
 
+@pytest.mark.parametrize(("set_by_user", "then"), [(None, "1"), ("0", "0")])
+def test_nothing_is_compiled_on_the_platform_unless_the_user_says_so(
+    set_by_user: str | None, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "_accelerator_present", lambda: False)
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", set_by_user or "")
+    if set_by_user is None:
+        monkeypatch.delenv("TORCHDYNAMO_DISABLE")
+    platform.activate()
+    assert os.environ["TORCHDYNAMO_DISABLE"] == then
+
+
 def test_the_platform_steps_aside_for_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "_accelerator_present", lambda: True)
     assert platform.activate() is None

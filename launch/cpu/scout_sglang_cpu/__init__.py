@@ -21,6 +21,9 @@ def activate() -> str | None:
     """
     if os.environ.get("SGLANG_USE_CPU_ENGINE", "0") == "1" or _accelerator_present():
         return None
+    # Tensor parallelism compiles a function of the embedding, which takes Triton's version and a
+    # C++ compiler. Ranks inherit the environment.
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     return PLATFORM
 
 
