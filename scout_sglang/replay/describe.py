@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from radix_policy.hashing import Hashes
 from scout_sglang.replay.pages import cached_pages, page_hashes
 from scout_sglang.replay.timing import Event, Job
 
@@ -119,24 +120,40 @@ def describe(events: Callable[[], Iterator[Event]], page_size: int) -> TraceFact
 
 
 class _Pages:
-    """Distinct pages of a trace and which of them two sessions use."""
+    """Distinct pages of a trace and which of them two sessions use.
 
-    def __init__(self, events: Iterable[Event], page_size: int):
+    Beyond ``most`` pages only every second, fourth, ... is kept, chosen by its hash, so that
+    memory stays bounded; counts are scaled back (exact below the limit).
+    """
+
+    def __init__(self, events: Iterable[Event], page_size: int, most: int = 400_000):
         self.page_size = page_size
+        self.skip = 1
         self.owner: dict[int, int] = {}
         self.shared: set[int] = set()
         for event in events:
             if not event.starts:
                 continue
             job = event.job
-            for page in cached_pages(job, page_size).tolist():
+            for page in self._sampled(cached_pages(job, page_size)):
                 if self.owner.setdefault(page, job.session_index) != job.session_index:
                     self.shared.add(page)
+            if len(self.owner) > most:
+                self._thin_out()
 
     @property
     def footprint(self) -> int:
-        return len(self.owner) * self.page_size
+        return len(self.owner) * self.skip * self.page_size
 
     def shared_tokens(self, job: Job) -> int:
-        pages = page_hashes(job.prompt, self.page_size, job.call.namespace).tolist()
-        return sum(page in self.shared for page in pages) * self.page_size
+        pages = self._sampled(page_hashes(job.prompt, self.page_size, job.call.namespace))
+        return sum(page in self.shared for page in pages) * self.skip * self.page_size
+
+    def _sampled(self, pages: Hashes) -> list[int]:
+        kept = pages if self.skip == 1 else pages[pages % np.uint64(self.skip) == 0]
+        return kept.tolist()
+
+    def _thin_out(self) -> None:
+        self.skip *= 2
+        self.owner = {page: owner for page, owner in self.owner.items() if page % self.skip == 0}
+        self.shared = {page for page in self.shared if page % self.skip == 0}

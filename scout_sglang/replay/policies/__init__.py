@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from radix_policy.config import POLICIES
 from scout_sglang.replay.timing import Event
 
 if TYPE_CHECKING:
@@ -47,13 +48,15 @@ BUILDERS = {
     "filo": "stock",
     "slru": "stock",
     "tlru": "stock",
-    "scout": "ours",
-    "cachescout": "ours",
+    **dict.fromkeys(POLICIES, "ours"),
     "anchor-protect": "ours",
     "no-prediction": "ours",
     "infinite": "infinite",
     "belady": "belady",
     "belady-leaf": "belady_leaf",
+    "lfu-da": "lfu_da",
+    "kvflow": "kvflow",
+    "ttl": "ttl",
 }
 
 
