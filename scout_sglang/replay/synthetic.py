@@ -75,10 +75,10 @@ SEVENTEEN = (*FOUR, *FOUR, *FOUR, *FOUR, "selector")
 CHAT = replace(SMALL, agents=1, tool_share=0.1, human_share=1.0, turns=(2, 16), anchor=(300, 400))
 
 PRESETS: dict[str, tuple[Workload, Timing, tuple[int, ...]]] = {
-    "pipeline": (replace(SMALL, topologies=("pipeline",)), Timing(), (5_500, 8_000)),
-    "debate": (replace(SMALL, topologies=("debate",)), Timing(), (5_500, 8_000)),
-    "selector": (SMALL, Timing(), (5_500, 8_000)),
-    "random": (replace(SMALL, topologies=("random",)), Timing(), (5_500, 8_000)),
+    "pipeline": (replace(SMALL, topologies=("pipeline",)), Timing(), (6_500, 9_000)),
+    "debate": (replace(SMALL, topologies=("debate",)), Timing(), (6_500, 9_000)),
+    "selector": (SMALL, Timing(), (6_500, 9_000)),
+    "random": (replace(SMALL, topologies=("random",)), Timing(), (6_500, 9_000)),
     "mix24": (replace(SMALL, topologies=FOUR), Timing(), (8_000, 12_000)),
     "mix102": (replace(SMALL, topologies=SEVENTEEN, sessions=800), Timing(), (12_000, 20_000)),
     "realistic6": (REALISTIC, Timing(sessions_per_second=0.1), (40_000, 80_000)),
