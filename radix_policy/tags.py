@@ -58,10 +58,15 @@ class Tag:
         return NodeClass(self.tenant, self.session, self.agents, self.kind, self.number)
 
 
-def born(call: Dispatch, start: int, prompt: int) -> Tag:
-    """The tag of a node that ``call`` inserts at depth ``start`` with a prompt of ``prompt``."""
+def born(call: Dispatch, start: int, end: int, prompt: int) -> Tag:
+    """The tag of a node that ``call`` inserts at depths ``start`` to ``end``.
+
+    What lies within the agent's known anchor is shared from the beginning: an anchor that was
+    evicted and comes back need not wait for its second session. ``prompt``: the prompt's length.
+    """
     kind = NodeKind.PROMPT if start < prompt else NodeKind.OUTPUT
-    tag = Tag(call.tenant, call.session, (call.agent,), kind)
+    session = SHARED if end <= call.anchor else call.session
+    tag = Tag(call.tenant, session, (call.agent,), kind)
     tag.number = call.number
     return tag
 
@@ -81,7 +86,7 @@ def touch(tag: Tag, call: Dispatch, owner: int, end: int) -> None:
     if tag.shared:
         _join(tag, call)
     elif owner == call.session:
-        tag.session = owner
+        tag.session = SHARED if end <= call.anchor else owner
         if tag.number != call.number:
             tag.kind = NodeKind.SPINE
         _join(tag, call)

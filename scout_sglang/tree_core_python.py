@@ -138,7 +138,7 @@ class ScoutTreeCore(UnifiedTreeCore):
         tag = getattr(node, "scout_tag", None)
         if tag is None:
             start = node.scout_end - len(node.key)
-            node.scout_tag = tags.born(underway.dispatch, start, underway.prompt)
+            node.scout_tag = tags.born(underway.dispatch, start, node.scout_end, underway.prompt)
         else:
             assert self.scout_calls is not None
             self.scout_calls.scout.touch(tag, underway.dispatch, node.scout_end)
@@ -157,11 +157,21 @@ class ScoutTreeCore(UnifiedTreeCore):
         node.scout_end = start + len(key)
         if self.current is not None:
             try:
-                prompt = self.current.prompt // self.page_size * self.page_size
-                node.scout_tag = tags.born(self.current.dispatch, start, prompt)
+                self._mark_new(node, start, self.current)
             except Exception:
                 FAULTS.record("insert")
         return node
+
+    def _mark_new(self, node: UnifiedTreeNode, start: int, underway: Underway) -> None:
+        """Tag a new node, its part within the agent's anchor apart from the rest."""
+        call = underway.dispatch
+        prompt = underway.prompt // self.page_size * self.page_size
+        anchor = call.anchor // self.page_size * self.page_size
+        if start < anchor < node.scout_end:
+            upper, _ = self._split_node(node.key, node, anchor - start)
+            upper.scout_tag = tags.born(call, start, anchor, prompt)
+            start = anchor
+        node.scout_tag = tags.born(call, start, node.scout_end, prompt)
 
     def _split_node(self, key: Any, child: UnifiedTreeNode, split_len: int) -> Any:
         last_access = child.last_access_time
