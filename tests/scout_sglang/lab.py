@@ -14,6 +14,15 @@ from scout_sglang.replay.pools import build_cache
 from scout_sglang.replay.request import LabRequest
 
 
+def lab_request(rid: str, prompt: Any, **fields: Any) -> LabRequest:
+    """A request with these ids; ``fields`` are attributes of SGLang's ``Req``."""
+    req = LabRequest(rid, np.array(prompt, dtype=np.int32))
+    for name, value in fields.items():
+        assert hasattr(req, name), name
+        setattr(req, name, value)
+    return req
+
+
 class Lab:
     """One cache. Calls are named by the caller; prompts and outputs are lists of token ids."""
 
@@ -45,9 +54,9 @@ class Lab:
         return self.steps.evicted_tokens
 
     def queue(self, rid: str, prompt: list[int], **fields: Any) -> LabRequest:
-        """The call enters the queue. ``fields`` are those of LabRequest, and ``label``."""
+        """The call enters the queue. ``fields`` are those of lab_request, and ``label``."""
         label = fields.pop("label", None)
-        req = LabRequest(rid, np.array(prompt, dtype=np.int32), **fields)
+        req = lab_request(rid, prompt, **fields)
         req.sampling_params.custom_params = {"scout": label} if label else None
         on_queue(lambda *_: None, SimpleNamespace(tree_cache=self.cache), req)
         self.under_way[rid] = req

@@ -15,7 +15,7 @@ from radix_policy.config import parse_config
 from radix_policy.scout import Scout
 from scout_sglang import dispatch, faults
 from scout_sglang.dispatch import Calls, call_of, on_queue, on_queue_abort, on_release
-from scout_sglang.replay.request import LabRequest
+from tests.scout_sglang.lab import lab_request
 from tests.server.plugins.scout_testing import make_breakable
 
 
@@ -35,8 +35,8 @@ def scheduler_with(calls: Calls | None) -> SimpleNamespace:
     return SimpleNamespace(tree_cache=cache_with(calls))
 
 
-def request(rid: str = "r", length: int = 20, **fields) -> LabRequest:
-    return LabRequest(rid, np.arange(length, dtype=np.int32), **fields)
+def request(rid: str = "r", length: int = 20, **fields):
+    return lab_request(rid, range(length), **fields)
 
 
 def fresh(policy: str = "scout") -> Calls:
