@@ -48,3 +48,8 @@ class Divergence:
             self.anchor = ranked[1] if len(ranked) > 2 else ranked[0]
         self._reference = np.array(tokens[:MAX_ANCHOR], dtype=np.int32)
         self._session = session
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the prompt that is kept."""
+        return 0 if self._reference is None else self._reference.nbytes

@@ -85,6 +85,10 @@ class ShadowLRU:
             node = self._nodes[node].parent
         return path[::-1]
 
+    def bytes(self) -> int:
+        """Memory held, roughly: hashes and nodes."""
+        return 8 * self.held + 400 * len(self._nodes)
+
     def clear(self) -> None:
         """The real cache was flushed."""
         self.__init__(self.capacity * self.grid, self.grid)  # type: ignore[misc]

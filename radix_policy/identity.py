@@ -121,6 +121,13 @@ class Identity:
             "table_bytes": self._sessions.nbytes + self._anchors.nbytes,
         }
 
+    def bytes(self) -> int:
+        """Memory held: tables, trie nodes, the prompts that anchors are measured with, records."""
+        sizes = self.sizes()
+        prompts = sum(agent.divergence.nbytes for agent in self._agents.values())
+        records = 200 * sizes["agents"] + 400 * sizes["sessions"] + 200 * sizes["session_labels"]
+        return sizes["table_bytes"] + 600 * sizes["anchor_nodes"] + prompts + records
+
     # -- labels ------------------------------------------------------------------------
 
     def _labelled_agent(self, label: str) -> int:

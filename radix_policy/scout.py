@@ -304,8 +304,13 @@ class Scout:
             "beta": 0.0 if self.guard is None else round(self.guard.beta, 3),
             "guard_switches": 0 if self.guard is None else self.guard.switches,
             "horizon": round(self.horizon.turnover, 1),
-            "bytes": sum(t.value.bytes() for t in self._tenants.values()),
+            "bytes": self.bytes(),
         }
+
+    def bytes(self) -> int:
+        """Memory held by all that was learned and is remembered, without the tree's own tags."""
+        tenants = sum(t.value.bytes() + t.identity.bytes() for t in self._tenants.values())
+        return tenants + (0 if self.guard is None else self.guard.shadow.bytes())
 
 
 def _hidden(namespace: Namespace) -> Namespace:
