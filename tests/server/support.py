@@ -39,7 +39,8 @@ def server(policy: str, log_path: Path, *more: str, model: str = "", **env: str)
         *("--model-path", model, "--dtype", "float32"),
         *("--radix-eviction-policy", policy),
         *("--max-total-tokens", str(capacity(model))),
-        *("--enable-cache-report", "--sleep-on-idle"),
+        # Without the warm-up the tests' own calls are the only ones.
+        *("--enable-cache-report", "--sleep-on-idle", "--skip-server-warmup"),
         *more,
     ]
     path = f"{PLUGINS}:{ROOT}"
