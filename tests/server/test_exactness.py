@@ -47,13 +47,14 @@ def compare(expected: Run, run: Run) -> None:
     assert run.requests == expected.requests
     for a, b in zip(expected.replies, run.replies, strict=True):
         steps = list(zip(a.logprobs, b.logprobs, strict=False))
-        parted = next((n for n, (x, y) in enumerate(steps) if x["token"] != y["token"]), None)
-        for x, y in steps[:parted]:
-            assert abs(x["logprob"] - y["logprob"]) < NOISE
-        if parted is None:
-            assert a.text == b.text
-        else:
+        if a.text != b.text:
+            parted = next(n for n, (x, y) in enumerate(steps) if x["token"] != y["token"])
             assert_tie(a, b, parted)
+            steps = steps[:parted]
+        elif len(a.logprobs) != len(b.logprobs):
+            continue  # SGLang's stream may leave out the step of half a character
+        for x, y in steps:
+            assert abs(x["logprob"] - y["logprob"]) < NOISE
 
 
 def assert_tie(a: Reply, b: Reply, step: int) -> None:
