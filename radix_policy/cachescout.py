@@ -2,8 +2,8 @@
 
 CacheScout (arXiv 2608.14624), the reference that *scout* is measured against. Eq. numbers are the
 paper's; it gives no constants, so ours are stated in ``config``. Two variants: *literal* keeps one
-global current agent and scores every node; *per-session* keeps one per session and lets survival
-speak for shared nodes only, a session's private history counting by recency and size.
+global current agent and scores every node; *per-session* keeps one per session and scores shared
+nodes only, a session's private history going before them, the least recently used first.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _REFRESH = 16
 _GAP_KEEP = 0.99
 _SILENT = 8.0
 _EVERYONE = -2
+_SCORED = 1e-9
 
 
 class CacheScoutValue:
@@ -77,17 +78,29 @@ class CacheScoutValue:
     # -- what it is worth --------------------------------------------------------------
 
     def worth(self, node: NodeClass, now: int) -> float:
-        """Survival of the node's agent (Eq. 8), the highest of them if several pass it."""
-        if self.config.variant == "per-session" and node.session != SHARED:
+        """Survival of the node's agent (Eq. 8), the highest of them if several pass it.
+
+        Zero means not scored: a private node of the per-session variant.
+        """
+        if self._unscored(node):
             return 0.0
         survival = self._survivals(now)
         rows = (self.rows.get(agent) for agent in node.agents)
-        return max((float(survival[row]) for row in rows if row is not None), default=0.0)
+        highest = max((float(survival[row]) for row in rows if row is not None), default=0.0)
+        return max(highest, _SCORED)
+
+    def _unscored(self, node: NodeClass) -> bool:
+        return self.config.variant == "per-session" and node.session != SHARED
 
     def order(self, worth: float, age: int, size: int) -> float:
-        """Eq. 9: (p + delta)(e^(-lambda age) + delta)|b|; the lowest is evicted first."""
+        """Eq. 9: (p + delta)(e^(-lambda age) + delta)|b|; the lowest is evicted first.
+
+        Zero for what is not scored, so that recency alone orders it.
+        """
+        if worth == 0.0:
+            return 0.0
         delta = self.config.delta
-        return (worth + delta) * (np.exp(-self.config.decay * age) + delta) * size
+        return float((worth + delta) * (np.exp(-self.config.decay * age) + delta) * size)
 
     def expected(self, now: int) -> dict[int, float]:
         """Survival by agent id."""
