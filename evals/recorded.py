@@ -9,6 +9,7 @@ import numpy as np
 
 from radix_policy.call import Tokens
 from scout_sglang.replay.formats import token_trace
+from scout_sglang.replay.formats.fields import Options
 
 
 class RecordedCall(NamedTuple):
@@ -22,7 +23,7 @@ class RecordedCall(NamedTuple):
 def load(path: Path) -> list[list[RecordedCall]]:
     """The sessions of one recorded set, each a list of calls in execution order."""
     sessions = []
-    for session in token_trace.read(path):
+    for session in token_trace.read(path, Options()):
         parts = [np.asarray(segment, dtype=np.int32) for segment in session.segments]
         sessions.append(
             [
