@@ -97,7 +97,7 @@ class World:
             for tag, end in self.nodes:
                 if end % AGENTS == call.agent % AGENTS:
                     self.scout.touch(tag, call, end)
-            self.nodes.append((_born(call, 0, len(prompt), len(prompt)), len(prompt)))
+            self.nodes.append((tags.born(call, 0, len(prompt), len(prompt)), len(prompt)))
             self.scout.start(call, len(prompt), len(prompt) // 2)
             self.under_way[which] = (call, prompt, True)
         else:
@@ -112,7 +112,7 @@ class World:
             return
         output = text(7_000_000 + self.start + self.turn, 12)
         end = len(prompt) + 12
-        self.nodes.append((_born(call, len(prompt), end, len(prompt)), end))
+        self.nodes.append((tags.born(call, len(prompt), end, len(prompt)), end))
         self.scout.finish(call, np.concatenate([prompt, output]), len(prompt), 40)
 
     def _change_node(self, what: str, which: int) -> None:
@@ -147,14 +147,6 @@ class World:
                 private = NodeClass(0, session, (number,), NodeKind.SPINE, self.scout.clock)
                 found[agent, session] = self.scout.score(private)
         return found
-
-
-def _born(call: Dispatch, start: int, end: int, prompt: int) -> tags.Tag:
-    import inspect
-
-    if "end" in inspect.signature(tags.born).parameters:
-        return tags.born(call, start, end, prompt)
-    return tags.born(call, start, prompt)
 
 
 def forget_text(scout: Scout) -> None:
