@@ -41,10 +41,7 @@ class ShadowLRU:
     def __init__(self, capacity: int, grid: int = GRID) -> None:
         self.grid = grid
         self.capacity = capacity // grid
-        self.held = 0
-        self._nodes: dict[int, _Leaf] = {0: _Leaf(-1, 0, 0, np.zeros(0, np.uint64))}
-        self._recency: OrderedDict[int, None] = OrderedDict()
-        self._next = 1
+        self.clear()
 
     def lookup(self, hashes: Hashes) -> int:
         """Tokens of the call's prompt that LRU would have had; changes nothing."""
@@ -90,8 +87,11 @@ class ShadowLRU:
         return 8 * self.held + 400 * len(self._nodes)
 
     def clear(self) -> None:
-        """The real cache was flushed."""
-        self.__init__(self.capacity * self.grid, self.grid)  # type: ignore[misc]
+        """Hold nothing: at the start, and when the real cache was flushed."""
+        self.held = 0
+        self._nodes: dict[int, _Leaf] = {0: _Leaf(-1, 0, 0, np.zeros(0, np.uint64))}
+        self._recency: OrderedDict[int, None] = OrderedDict()
+        self._next = 1
 
     def _walk(self, hashes: Hashes) -> tuple[list[int], int]:
         path: list[int] = []

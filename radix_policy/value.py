@@ -325,7 +325,6 @@ class ScoutValue:
         age = (now - self.sessions.last[slots]).astype(float)
         everyone = self.counts.all_gaps + _SPREAD_GAPS
         everyone = everyone / everyone.sum()
-        # A gap tail is needed per agent that spoke last, not per session: few distinct lines.
         gaps = self.counts.gaps[row] + self.config.gap_shrink * everyone
         tail, recency = passage.gap_tail(gaps, _EDGES, np.maximum(age, 1.0), self.horizon.turnover)
         turn = np.minimum(self.sessions.turn[slots], TURNS - 1)

@@ -10,7 +10,7 @@ from scout_sglang.dispatch import calls_of, on_queue
 from scout_sglang.faults import FAULTS
 from scout_sglang.replay.policies import Setting
 from scout_sglang.replay.policies.radix import RadixPolicy
-from scout_sglang.replay.pools import build_cache
+from scout_sglang.replay.policies.stock import cache_for
 from scout_sglang.replay.request import LabRequest
 from scout_sglang.replay.timing import Job
 
@@ -19,15 +19,7 @@ def build(setting: Setting) -> OurPolicy:
     cache_hooks = [hook for hook in plugin.HOOKS if hook.target.startswith(plugin.CACHE)]
     plugin.apply(cache_hooks)
     plugin.verify(cache_hooks)
-    cache = build_cache(
-        policy=setting.policy,
-        policy_config=dict(setting.config) or None,
-        capacity=setting.capacity,
-        page_size=setting.page_size,
-        max_tokens=setting.max_tokens,
-        max_running=setting.max_running,
-    )
-    return OurPolicy(cache, ids=setting.ids, end_labels=setting.end_labels)
+    return OurPolicy(cache_for(setting), ids=setting.ids, end_labels=setting.end_labels)
 
 
 class OurPolicy(RadixPolicy):

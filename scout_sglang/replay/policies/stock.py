@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
+
 from scout_sglang.replay.policies import Setting
 from scout_sglang.replay.policies.radix import RadixPolicy
 from scout_sglang.replay.pools import build_cache
 
 
-def build(setting: Setting) -> RadixPolicy:
-    cache = build_cache(
+def cache_for(setting: Setting) -> UnifiedRadixCache:
+    """SGLang's cache as ``setting`` asks for it, under its policy."""
+    return build_cache(
         policy=setting.policy,
         policy_config=dict(setting.config) or None,
         capacity=setting.capacity,
@@ -16,4 +19,7 @@ def build(setting: Setting) -> RadixPolicy:
         max_tokens=setting.max_tokens,
         max_running=setting.max_running,
     )
-    return RadixPolicy(cache)
+
+
+def build(setting: Setting) -> RadixPolicy:
+    return RadixPolicy(cache_for(setting))
