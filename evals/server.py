@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 
 POLL_SECONDS = 0.25
 STOP_SECONDS = 15
+_PORTS = range(30000, 32000)
 
 
 class ServerStartError(RuntimeError):
@@ -23,10 +25,16 @@ class ServerStartError(RuntimeError):
 
 
 def free_port() -> int:
-    """A TCP port on the loopback interface that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A TCP port on the loopback interface that nobody listens on at this moment.
+
+    Ranks open sockets of their own before the server binds its port, so it lies below the ports
+    that the system hands out (32768 and up) and above those that SGLang picks (22000-29999).
+    """
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no free port in {_PORTS.start}-{_PORTS.stop - 1}")
 
 
 def tail(path: Path, lines: int = 30) -> str:
