@@ -4,6 +4,21 @@ The shadow is a radix tree of prefix hashes instead of tokens, evicted as SGLang
 ``lru``: whole leaves, the least recently used first. Each admitted call is looked up in it, and
 what LRU would have hit beyond the real hit drains the bucket. The emptier the bucket, the more
 recency counts in the order of eviction.
+
+The bound. Over any run of calls let P be the prompt tokens and the *regret* R the sum of (shadow
+hit - real hit): what we computed and LRU would not have. The bucket starts at cap/2 and stays in
+[-cap, cap]; a call moves it by rate x prompt - (shadow - hit), less what spills over its upper
+wall and plus what is *forgiven* at its floor. Summed up,
+
+    R <= 3/2 cap + rate P + forgiven,
+
+whatever the policy and the traffic do, and ``forgiven`` is counted. It stays small because from
+bucket 0 on recency alone orders (beta = 1). A cache that evicts by recency holds all that was used
+since it began to, as long as LRU would hold it; in one such spell it regrets only what the shadow
+held at its beginning, at most cap, each token once. A spell begins at most one prompt below 0, so
+at most that prompt is forgiven in it, and the next spell needs cap tokens of rate and of hits that
+LRU had not. This half takes both caches to evict page by page, without locks; SGLang's whole
+leaves may be cut differently in the two, and the tests measure what an adversary gets there.
 """
 
 from __future__ import annotations
@@ -138,7 +153,7 @@ class ShadowLRU:
         if size > self.capacity:
             return False
         while self.held + size > self.capacity:
-            victim = next((n for n in self._recency if self._evictable(n)), None)
+            victim = self._victim()
             if victim is None:
                 return False
             node = self._nodes.pop(victim)
@@ -146,6 +161,10 @@ class ShadowLRU:
             del self._nodes[node.parent].children[int(node.hashes[0])]
             self.held -= node.end - node.start
         return True
+
+    def _victim(self) -> int | None:
+        """The leaf to go next, None if all are pinned."""
+        return next((n for n in self._recency if self._evictable(n)), None)
 
     def _evictable(self, node: int) -> bool:
         return not self._nodes[node].pins and not self._nodes[node].children
@@ -155,7 +174,9 @@ class Guard:
     """The shadow, the bucket, and how much recency counts.
 
     ``rate``: regret forgiven per prompt token. The bucket holds up to ``capacity`` tokens, starts
-    half full, and beta goes from 0 (half full or more) to 1 (empty).
+    half full, and beta goes from 0 (half full or more) to 1 (empty). ``forgiven``: regret beyond
+    the bucket's floor. ``switches``: how often beta left 0 or came back to it. ``shadow_hits``,
+    ``real_hits``: prompt tokens that LRU would have had, that we had.
     """
 
     def __init__(self, capacity: int, page_size: int, rate: float) -> None:
@@ -163,6 +184,7 @@ class Guard:
         self.rate = rate
         self.cap = float(capacity)
         self.bucket = self.cap / 2
+        self.forgiven = 0.0
         self.switches = 0
         self.shadow_hits = 0
         self.real_hits = 0
@@ -177,6 +199,21 @@ class Guard:
         """Weight of recency in the order of eviction, from 0 to 1."""
         return min(1.0, max(0.0, 1 - self.bucket / (self.cap / 2)))
 
+    @property
+    def regret(self) -> int:
+        """Tokens that LRU would have hit and we did not, less those that only we hit."""
+        return self.shadow_hits - self.real_hits
+
+    def state(self) -> dict[str, float]:
+        """What it does and what it costs: tokens but for ``beta``, switches and bytes."""
+        return {
+            "beta": round(self.beta, 3),
+            "guard_switches": self.switches,
+            "guard_regret": self.regret,
+            "guard_forgiven": round(self.forgiven),
+            "guard_bytes": self.shadow.bytes(),
+        }
+
     def resize(self, capacity: float) -> None:
         """The cache has another size than the one that the bucket was filled for."""
         if capacity != self.cap:
@@ -187,8 +224,9 @@ class Guard:
         """A call starts with ``hit`` of its ``prompt`` tokens cached; its last shadow node."""
         shadow = min(self.shadow.lookup(hashes), max(prompt - 1, 0))
         before = self.beta
-        self.bucket = min(self.cap, self.bucket + self.rate * prompt - (shadow - hit))
-        self.bucket = max(-self.cap, self.bucket)
+        level = self.bucket + self.rate * prompt - (shadow - hit)
+        self.forgiven += max(0.0, -self.cap - level)
+        self.bucket = min(self.cap, max(-self.cap, level))
         self.switches += (before == 0) != (self.beta == 0)
         self.shadow_hits += shadow
         self.real_hits += hit

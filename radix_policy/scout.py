@@ -301,8 +301,7 @@ class Scout:
             "dispatches": self.clock,
             "tenants": len(self._tenants),
             "agents": sum(len(t.value.rows) for t in self._tenants.values()),
-            "beta": 0.0 if self.guard is None else round(self.guard.beta, 3),
-            "guard_switches": 0 if self.guard is None else self.guard.switches,
+            **({"beta": 0.0, "guard_switches": 0} if self.guard is None else self.guard.state()),
             "horizon": round(self.horizon.turnover, 1),
             "bytes": self.bytes(),
         }

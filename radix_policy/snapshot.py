@@ -49,7 +49,7 @@ VERSION = 1
 
 KEPT: dict[type, tuple[str, ...]] = {
     horizon.Horizon: ("_tokens", "_calls", "_births", "_dispatches"),
-    guard.Guard: ("cap", "bucket", "switches", "shadow_hits", "real_hits"),
+    guard.Guard: ("cap", "bucket", "forgiven", "switches", "shadow_hits", "real_hits"),
     ScoutValue: (
         "counts", "sessions", "rows", "reuse", "_refreshed", "_changed", "_outdated",
         "_mean_end", "_q", "_q_turn", "_gamma", "_marginal", "_G", "_from_start",

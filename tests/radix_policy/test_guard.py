@@ -113,6 +113,74 @@ def test_the_bucket_stays_within_its_walls(calls) -> None:
     assert guard.real_hits <= sum(len(p) * GRID for p, _ in calls)
 
 
+@settings(deadline=None)
+@given(st.lists(st.tuples(blocks, st.integers(0, 96)), max_size=60), st.floats(0.0, 0.5))
+def test_no_policy_regrets_more_than_the_bound_whatever_it_hits(calls, rate) -> None:
+    guard, asked = Guard(capacity=4 * GRID, page_size=1, rate=rate), 0
+    for prompt, hit in calls:
+        tokens = len(prompt) * GRID
+        asked += tokens
+        guard.ended(guard.admitted(prefix(*prompt), tokens, min(hit, tokens)), None)
+        assert guard.regret <= 1.5 * guard.cap + rate * asked + guard.forgiven + 1e-6
+
+
+class Adversary(ShadowLRU):
+    """A cache whose victims are chosen by ``choose`` unless the guard says: by recency."""
+
+    def __init__(self, capacity: int, guard: Guard, choose) -> None:
+        super().__init__(capacity)
+        self.guard, self.choose = guard, choose
+
+    def _victim(self) -> int | None:
+        if self.guard.beta >= 1:
+            return super()._victim()
+        leaves = [node for node in self._recency if self._evictable(node)]
+        return self.choose(leaves) if leaves else None
+
+
+NEWEST, OLDEST = -1, 0
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.tuples(blocks, st.sampled_from([NEWEST, NEWEST, OLDEST, 1, 2])), max_size=150),
+    st.integers(6, 12),
+    st.integers(1, 5),
+)
+def test_an_adversary_is_forgiven_one_prompt_at_most_each_time_recency_takes_over(
+    calls, capacity, times
+) -> None:
+    guard = Guard(capacity * GRID, page_size=1, rate=0.003)
+    which = [NEWEST]
+    cache = Adversary(capacity * GRID, guard, lambda leaves: leaves[which[0] % len(leaves)])
+    longest = spells = asked = 0
+    for prompt, victim in calls * times:
+        which[0] = victim
+        hashes, tokens = prefix(*prompt), len(prompt) * GRID
+        before = guard.bucket
+        last = guard.admitted(hashes, tokens, min(cache.lookup(hashes), tokens - 1))
+        cache.insert(hashes)
+        guard.ended(last, None)
+        asked, longest = asked + tokens, max(longest, tokens)
+        spells += before > 0 >= guard.bucket
+        assert guard.forgiven <= longest * spells
+        assert guard.regret <= 1.5 * guard.cap + guard.rate * asked + longest * spells
+
+
+def test_the_state_shows_weight_regret_and_cost() -> None:
+    guard = Guard(capacity=64 * GRID, page_size=1, rate=0.0)
+    prompt = prefix(*range(16))
+    for hit in (0, 16, 100, 255):
+        guard.ended(guard.admitted(prompt, 16 * GRID, hit), None)
+    assert guard.state() == {
+        "beta": round((255 - 16 + 255 - 100) / 512, 3),
+        "guard_switches": 1,
+        "guard_regret": 3 * 255 - (16 + 100 + 255),
+        "guard_forgiven": 0,
+        "guard_bytes": 8 * 16 + 400 * 2,
+    }
+
+
 def test_the_grid_is_the_page_where_pages_are_larger() -> None:
     assert Guard(1000, page_size=64, rate=0.0).grid == 64
     assert Guard(1000, page_size=1, rate=0.0).grid == pytest.approx(GRID)
