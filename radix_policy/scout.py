@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from radix_policy import snapshot, tags
+from radix_policy import bounds, snapshot, tags
 from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
@@ -282,14 +282,14 @@ class Scout:
             capacity = self.guard.cap
             snapshot.fill(self.guard, parts["guard"])
             self.guard.resize(capacity)
-        snapshot.bounded("namespaces", len(parts["tenants"]), self.config.max_namespaces)
+        most = self.config.max_namespaces
+        snapshot.bounded(bounds.Held("max_namespaces", len(parts["tenants"]), most))
         for name, number, identity, value in parts["tenants"]:
             tenant = _Tenant(number, Identity(self.config), self._new_value())
             snapshot.fill(tenant.identity, identity)
             snapshot.fill(tenant.value, value)
-            snapshot.bounded("agents", len(tenant.value.rows), self.config.max_agents)
-            sessions = tenant.identity.sizes()["sessions"]
-            snapshot.bounded("sessions", sessions, self.config.max_sessions)
+            for held in bounds.held(tenant.identity, tenant.value, self.config):
+                snapshot.bounded(held)
             self._tenants[name] = self._by_number[number] = tenant
 
     def _rule(self) -> str:

@@ -6,9 +6,9 @@ tell private prompts apart (whoever can test eight tokens at a time against them
 back), the reference prompts, calls under way. Of prompts only hashes of text that three sessions
 have in common are kept, of session labels and tenants a digest. Agents keep their names.
 
-Format: member ``header``, JSON as bytes: ``format``, ``version``, ``layout`` (a digest of
-``KEPT``), ``rule``, ``model``; member ``tree``, JSON as bytes; members ``a0``, ``a1``, ...: the
-arrays that the tree refers to. The archive's own checksums tell a damaged one.
+Format: member ``header``, JSON as bytes: ``format``, ``version``, ``layout`` (see
+:func:`layout`), ``rule``, ``model``; member ``tree``, JSON as bytes; members ``a0``, ``a1``,
+...: the arrays that the tree refers to. The archive's own checksums tell a damaged one.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from radix_policy import (
     transitions,
     trie,
 )
+from radix_policy.bounds import Held
 from radix_policy.cachescout import CacheScoutValue
 from radix_policy.value import ScoutValue
 
@@ -106,7 +107,14 @@ LEFT: dict[type, tuple[str, ...]] = {
 
 _BY_NAME = {f"{kind.__module__}.{kind.__name__}": kind for kind in KEPT}
 _NAMES = {kind: name for name, kind in _BY_NAME.items()}
-_LAYOUT = blake2b(repr([(n, KEPT[k]) for n, k in _BY_NAME.items()]).encode(), digest_size=8)
+
+
+def layout() -> str:
+    """A digest of the fields kept and of the constants that give kept numbers their meaning."""
+    fields = [(name, KEPT[kind]) for name, kind in _BY_NAME.items()]
+    shapes = (transitions.RANKS, transitions.GAP_BINS, transitions.TURNS)
+    texts = (anchors.BOUNDARIES.tolist(), signatures._WIDTH, hashing._BASE, hashing._VALUES)
+    return blake2b(repr((fields, shapes, texts)).encode(), digest_size=8).hexdigest()
 
 
 class SnapshotError(ValueError):
@@ -124,10 +132,11 @@ def reading() -> Iterator[None]:
         raise SnapshotError(f"not a whole state of scout ({error or type(error)})") from error
 
 
-def bounded(what: str, held: int, most: int) -> None:
-    """Raise unless a snapshot that holds so much stays within the configuration."""
-    if held > most:
-        raise SnapshotError(f"holds {held} {what}, max_{what} is {most} here")
+def bounded(held: Held) -> None:
+    """Raise unless what a snapshot holds stays within the configuration."""
+    if held.held > held.most:
+        what = held.limit.removeprefix("max_")
+        raise SnapshotError(f"holds {held.held} {what}, {held.limit} allows {held.most} here")
 
 
 # -- bytes -----------------------------------------------------------------------------
@@ -140,7 +149,7 @@ def pack(parts: dict[str, Any], rule: str, model: str) -> bytes:
     """
     arrays: list[Any] = []
     tree = _encode(parts, arrays)
-    header = {"format": FORMAT, "version": VERSION, "layout": _LAYOUT.hexdigest(), "rule": rule}
+    header = {"format": FORMAT, "version": VERSION, "layout": layout(), "rule": rule}
     members = {f"a{k}": array for k, array in enumerate(arrays)}
     out = io.BytesIO()
     np.savez_compressed(out, header=_text(header | {"model": model}), tree=_text(tree), **members)
@@ -168,8 +177,8 @@ def _check(header: Any, rule: str, model: str) -> None:
     version = header.get("version")
     if version != VERSION:
         raise SnapshotError(f"a state of version {version}; this scout reads version {VERSION}")
-    if header.get("layout") != _LAYOUT.hexdigest():
-        raise SnapshotError("a state of another release of scout, which keeps other fields")
+    if header.get("layout") != layout():
+        raise SnapshotError("a state of another release of scout, which keeps other things")
     if header.get("rule") != rule:
         raise SnapshotError(f"learned under {header.get('rule')}, the policy here is {rule}")
     if header.get("model") != model:

@@ -104,7 +104,7 @@ class Trie:
     """One trie; ``max_nodes`` bounds it, leaves that nobody visits go first."""
 
     def __init__(self, max_nodes: int) -> None:
-        self._max_nodes = max_nodes
+        self.max_nodes = max_nodes
         self._next = 1
         self.root = Node(0, b"", None)
         self._leaves: dict[int, Node] = {}
@@ -142,7 +142,7 @@ class Trie:
         leaf = nodes[-1]
         if self._leaves.pop(leaf.number, None) is not None:
             self._leaves[leaf.number] = leaf
-        while self.size > self._max_nodes and len(self._leaves) > 1:
+        while self.size > self.max_nodes and len(self._leaves) > 1:
             self._drop(next(iter(self._leaves.values())))
         return nodes
 

@@ -13,12 +13,14 @@ from contracts import World, programs, scout, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radix_policy import snapshot
-from radix_policy.call import Call
+from radix_policy import signatures, snapshot
+from radix_policy.call import Call, NodeKind
 from radix_policy.config import POLICIES
 from radix_policy.hashing import prefix_hashes, rolling, window_hashes
+from radix_policy.identity import _Agent
 from radix_policy.scout import Scout
 from radix_policy.snapshot import SnapshotError
+from radix_policy.trie import Path, Trie
 
 
 def learned(policy: str = "scout", named: bool = True, **config) -> Scout:
@@ -124,6 +126,11 @@ def test_a_state_with_other_fields_is_refused_though_its_version_is_the_same():
     refused(with_header(WHOLE, layout="0"), "another release")
 
 
+def test_a_state_whose_numbers_mean_something_else_is_refused(monkeypatch):
+    monkeypatch.setattr(signatures, "_WIDTH", 9)
+    refused(WHOLE, "another release")
+
+
 def test_a_state_of_another_rule_or_model_is_refused():
     refused(WHOLE, "learned under scout, the policy here is cachescout", policy="cachescout")
     saved = learned().snapshot("llama")
@@ -136,16 +143,61 @@ def test_a_variant_takes_up_what_its_rule_has_learned():
     assert plain.state()["agents"] == 3
 
 
-@pytest.mark.parametrize("bound", ["agents", "sessions"])
-def test_a_state_beyond_the_configured_bounds_is_refused_by_the_name_of_the_bound(bound):
-    refused(WHOLE, f"max_{bound} is 2 here", **{f"max_{bound}": 2})
+def nodes(trie: Trie) -> None:
+    """Branches that three sessions have in common: what is kept."""
+    for k in range(60):
+        keys = np.arange(9 * k, 9 * k + 3, dtype=np.uint64).tobytes()
+        for session in range(3):
+            trie.insert(Path(keys, *trie.locate(keys), 0), session)
 
 
-def test_more_tenants_than_configured_are_refused():
+BEYOND = {
+    "max_agents": {
+        "agents": lambda identity, value: identity._agents.update({k: _Agent(None) for k in TEN}),
+        "labels": lambda identity, value: identity._agent_labels.update({f"l{k}": k for k in TEN}),
+        "rows": lambda identity, value: [value.rows.claim(k) for k in TEN],
+        "ratios": lambda identity, value: value.reuse._sums.update(
+            {(k, NodeKind.PROMPT): [0.5, 1.0] for k in TEN}
+        ),
+        "calls of a session": lambda identity, value: value.sessions.by_id[3].calls.update(
+            dict.fromkeys(TEN, 1)
+        ),
+    },
+    "max_sessions": {
+        "linked": lambda identity, value: [identity._sessions.create(1) for _ in TEN],
+        "labels": lambda identity, value: identity._session_labels.update(
+            {f"s{k}": k for k in TEN}
+        ),
+        "names": lambda identity, value: identity._label_of.update({k: f"s{k}" for k in TEN}),
+        "live": lambda identity, value: [value.sessions.add(k) for k in TEN],
+    },
+    "max_anchor_nodes": {
+        "prefixes": lambda identity, value: nodes(identity._anchors._trie),
+        "prefixes found further on": lambda identity, value: nodes(identity._anchors._synced),
+    },
+}
+TEN = range(100, 110)
+BOUNDS = {"max_agents": 8, "max_sessions": 8, "max_anchor_nodes": 64}
+
+
+@pytest.mark.parametrize("limit,table", [(b, t) for b, tables in BEYOND.items() for t in tables])
+def test_a_state_with_a_table_beyond_its_bound_is_refused_by_the_bounds_name(limit, table):
+    one = learned()
+    scout("scout", **BOUNDS).restore(one.snapshot())
+    tenant = one._by_number[0]
+    BEYOND[limit][table](tenant.identity, tenant.value)
+    what = limit.removeprefix("max_")
+    refused(one.snapshot(), rf"holds \d+ {what}, {limit} allows \d+ here", **BOUNDS)
+
+
+def test_more_current_agents_or_tenants_than_configured_are_refused():
+    paper = learned("cachescout")
+    why = "holds 6 sessions, max_sessions allows 5 here"
+    refused(paper.snapshot(), why, policy="cachescout", max_sessions=5)
     two = scout("scout")
     for name in "ab":
         two.observe(Call(text(1, 50), (name,)))
-    refused(two.snapshot(), "holds 2 namespaces, max_namespaces is 1 here", max_namespaces=1)
+    refused(two.snapshot(), "holds 2 namespaces, max_namespaces allows 1 here", max_namespaces=1)
 
 
 # -- what it holds -------------------------------------------------------------------------
