@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,23 +53,19 @@ class LiveSessions:
         return len(self.by_id)
 
     def _allocate(self, room: int) -> None:
-        def grown(name: str, shape: tuple[int, ...], fill: int) -> Ints:
-            fresh = np.full(shape, fill, dtype=np.int64)
+        def grown(name: str, fill: int, kind: Any = np.int32, *more: int) -> NDArray[Any]:
+            fresh = np.full((room, *more), fill, dtype=kind)
             old = getattr(self, name, None)
             if old is not None:
                 fresh[: len(old)] = old
             return fresh
 
-        self.row = grown("row", (room,), NEVER)
-        self.last = grown("last", (room,), 0)
-        self.turn = grown("turn", (room,), 0)
-        self.listed = grown("listed", (room, RANKS), NEVER)
-        self.count = grown("count", (room,), 0)
-        alive = np.zeros(room, dtype=bool)
-        old_alive = getattr(self, "alive", None)
-        if old_alive is not None:
-            alive[: len(old_alive)] = old_alive
-        self.alive = alive
+        self.row = grown("row", NEVER)
+        self.last = grown("last", 0, np.int64)
+        self.turn = grown("turn", 0)
+        self.listed = grown("listed", NEVER, np.int32, RANKS)
+        self.count = grown("count", 0)
+        self.alive = grown("alive", False, np.bool_)
 
     def get(self, session: int) -> Session | None:
         """The session, or None if it was never seen or is forgotten."""
@@ -161,6 +160,14 @@ class LiveSessions:
     def alive_slots(self) -> Ints:
         """Slots of the sessions that are not over, ascending."""
         return np.flatnonzero(self.alive)
+
+    def latest_slots(self, most: int, busy: Iterable[Session]) -> Ints:
+        """Of those, the ``most`` that spoke last and the ``busy`` ones, ascending."""
+        if len(self._awake) <= most:
+            return self.alive_slots()
+        slots = {self.by_id[name].slot for name in islice(reversed(self._awake), most)}
+        slots |= {entry.slot for entry in busy if self.alive[entry.slot]}
+        return np.array(sorted(slots), dtype=np.int64)
 
     def bytes(self) -> int:
         """Memory held by the arrays and, roughly, by the entries."""

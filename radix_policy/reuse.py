@@ -9,6 +9,7 @@ their own output or re-plan.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -100,6 +101,11 @@ class ReuseRatios:
         """Drop what was learned about an agent that no longer has a row."""
         for kind in NodeKind:
             self._sums.pop((agent, kind), None)
+
+    def forget_session(self, session: int, agents: Iterable[int]) -> None:
+        """Drop what ``agents`` left in a session that is over, or another one now."""
+        for agent in agents:
+            self._left.pop((session, agent), None)
 
     def bytes(self) -> int:
         """Memory held, roughly."""

@@ -54,6 +54,7 @@ KEPT: dict[type, tuple[str, ...]] = {
     ScoutValue: (
         "counts", "sessions", "rows", "reuse", "_refreshed", "_changed", "_outdated",
         "_mean_end", "_q", "_q_turn", "_gamma", "_marginal", "_G", "_from_start",
+        "_slots", "_lines",
     ),
     CacheScoutValue: ("rows", "_follows", "_current", "_gap", "_now", "_refreshed", "_hops"),
     transitions.AgentRows: ("_row", "_agent"),
@@ -87,8 +88,7 @@ LEFT: dict[type, tuple[str, ...]] = {
     horizon.Horizon: ("capacity",),
     guard.Guard: ("shadow", "rate"),
     ScoutValue: (
-        "config", "horizon", "_next", "_valued", "_busy", "_lines",
-        "_values", "_odds", "_slots", "_place",
+        "config", "horizon", "_next", "_valued", "_busy", "_values", "_odds", "_place",
     ),
     CacheScoutValue: ("config", "_survival"),
     transitions.AgentRows: ("limit", "_on_reuse"),
@@ -241,8 +241,6 @@ def _fields(x: Any) -> dict[str, Any]:
     fields = {name: getattr(x, name) for name in KEPT[type(x)] if hasattr(x, name)}
     if isinstance(x, trie.Trie | hashing.HashMap):
         fields |= x.save()
-    if isinstance(x, ScoutValue):
-        fields["lines"] = x.alive_lines()
     return fields
 
 
@@ -257,7 +255,7 @@ def fill(x: Any, saved: Saved) -> None:
         if name in saved:
             _set(x, name, saved[name])
     if isinstance(x, ScoutValue):
-        x.resume(saved["lines"])
+        x.resume()
 
 
 def _set(x: Any, name: str, new: Any) -> None:

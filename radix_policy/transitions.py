@@ -8,6 +8,7 @@ mean is in ``passage`` and ``value``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,7 @@ class Counts:
         self._config = config
         self.size = 0
         self._room = 8
-        self._follows = np.zeros((8, 8))
+        self._follows = np.zeros((8, 8), dtype=np.float32)  # whole numbers, exact up to 2^24
         self._flat = {name: np.zeros(8) for name in ("ends", "seen", "starts")}
         self._gaps = np.zeros((8, GAP_BINS))
         self._ranks = np.zeros((8, RANKS + 1))
@@ -162,12 +163,13 @@ class Counts:
 
     def bytes(self) -> int:
         """Memory held by the count arrays."""
-        arrays = (self._follows, self._gaps, self._ranks, self._mixture, *self._flat.values())
+        arrays: tuple[NDArray[Any], ...] = (self._follows, self._gaps, self._ranks, self._mixture)
+        arrays += tuple(self._flat.values())
         return sum(a.nbytes for a in arrays) + 2 * self.turn_ends.nbytes + self.all_gaps.nbytes
 
 
-def _padded(array: Floats, shape: tuple[int, ...]) -> Floats:
-    grown = np.zeros(shape)
+def _padded(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    grown = np.zeros(shape, dtype=array.dtype)
     grown[tuple(slice(0, n) for n in array.shape)] = array
     return grown
 

@@ -29,6 +29,8 @@ CERTAIN = 0.999
 NOT_YET = -(1 << 60)
 _WORTHLESS = 2.0**-60
 _SWEEP = 8
+_VALUED = 1 << 18
+_VALUED_SESSIONS = 256
 _END_PRIOR = 0.1
 _EDGES = 2.0 ** (np.arange(GAP_BINS + 1) / 4)
 _SPREAD_GAPS = np.where(np.arange(GAP_BINS) < 24, 1.0 / 24, 0.0)
@@ -37,8 +39,9 @@ _SPREAD_GAPS = np.where(np.arange(GAP_BINS) < 24, 1.0 / 24, 0.0)
 class ScoutValue:
     """Learns from arrivals and departures, answers with values in [0, 1].
 
-    Costs: O(1) per arrival; per valued dispatch O(S n) for S live sessions and n agents; every
-    ``refresh`` dispatches O(n^3 + S n).
+    Costs: O(1) per arrival; per valued dispatch O(S n) for S live sessions and n agents, of which
+    at most 2^18 pairs are valued: with many agents the longest silent sessions are worth nothing.
+    Every ``refresh`` dispatches O(n^3 + S n).
     """
 
     def __init__(self, config: ScoutConfig, horizon: Horizon) -> None:
@@ -54,6 +57,7 @@ class ScoutValue:
         self._changed: set[int] = set()
         self._busy: dict[int, Session] = {}
         self._outdated = True
+        self._slots: Ints = np.zeros(0, dtype=np.int64)
         self._lines: Floats = np.zeros((0, 0))
         self._mean_end = _END_PRIOR
         self._q: Floats = np.zeros(0)
@@ -116,6 +120,7 @@ class ScoutValue:
         gone = self.sessions.get(absorbed)
         if gone is None:
             return
+        self.reuse.forget_session(absorbed, gone.calls)
         self.counts.starts[self.sessions.row[gone.slot]] -= 1
         np.maximum(self.counts.starts, 0.0, out=self.counts.starts)
         kept = self.sessions.get(survivor)
@@ -154,6 +159,8 @@ class ScoutValue:
         if entry is None or not self.sessions.alive[entry.slot]:
             return 0.0
         self._value(now)
+        if self._place[entry.slot] < 0:
+            return 0.0
         total = 0.0
         for agent in agents:
             row = self.rows.get(agent)
@@ -208,6 +215,7 @@ class ScoutValue:
         row = int(self.sessions.row[entry.slot])
         if row >= 0:
             self.counts.end(row, self._turn(entry.slot))
+        self.reuse.forget_session(session, entry.calls)
         self.sessions.close(session)
         self._valued = NOT_YET
 
@@ -248,18 +256,13 @@ class ScoutValue:
         self._valued = now
         if self._outdated or now - self._refreshed >= self.config.refresh:
             self._refresh(now)
-            self._changed = set(self.sessions.alive_slots().tolist())
-        self._fit_lines()
-        changed = np.array(sorted(s for s in self._changed if self.sessions.alive[s]), dtype=int)
-        self._changed.clear()
-        if len(changed):
-            self._lines[changed, : len(self.rows)] = self._session_lines(changed)
-        self._slots = self.sessions.alive_slots()
+            self._lines = self._lines[:0]
+            self._slots = self._slots[:0]
+        self._update_lines()
         alive, recency = self._survival(self._slots, now)
-        values = (alive * recency)[:, None] * self._lines[self._slots, : len(self.rows)]
+        values = (alive * recency)[:, None] * self._lines
         values = np.minimum(values, CERTAIN)
-        self._place = np.full(len(self.sessions.row), -1, dtype=np.int64)
-        self._place[self._slots] = np.arange(len(self._slots))
+        self._place = self._places()
         for entry in self._busy.values():
             for agent in entry.waiting:
                 row = self.rows.get(agent)
@@ -274,12 +277,28 @@ class ScoutValue:
         turn = np.minimum(self.sessions.turn[slots], TURNS - 1)
         return passage.ends_by_turn(lines, turn, self._q_turn, self._gamma, self._mean_end)
 
-    def _fit_lines(self) -> None:
-        slots, rows = len(self.sessions.row), len(self.rows)
-        if self._lines.shape[0] < slots or self._lines.shape[1] < rows:
-            lines = np.zeros((slots, max(8, 2 * rows)))
-            lines[: self._lines.shape[0], : self._lines.shape[1]] = self._lines
-            self._lines = lines
+    def _update_lines(self) -> None:
+        """Lines of the sessions to be valued: kept where known and still true, else worked out."""
+        n = len(self.rows)
+        most = max(_VALUED_SESSIONS, _VALUED // max(n, 1))
+        slots = self.sessions.latest_slots(most, self._busy.values())
+        place = self._places()
+        place[list(self._changed)] = -1
+        at = place[slots]
+        known = at >= 0
+        lines = np.empty((len(slots), n))
+        if known.any():
+            lines[known] = self._lines[at[known]]
+        if not known.all():
+            lines[~known] = self._session_lines(slots[~known])
+        self._slots, self._lines = slots, lines
+        self._changed.clear()
+
+    def _places(self) -> Ints:
+        """Where each slot's line stands, -1 for slots without one."""
+        place = np.full(len(self.sessions.row), -1, dtype=np.int64)
+        place[self._slots] = np.arange(len(self._slots))
+        return place
 
     def _at(self, slot: int, row: int) -> float:
         return float(self._values[self._place[slot], row])
@@ -333,16 +352,8 @@ class ScoutValue:
 
     # -- snapshots ---------------------------------------------------------------------
 
-    def alive_lines(self) -> Floats:
-        """The lines of the sessions alive, slots ascending, as far as they are worked out."""
-        slots = self.sessions.alive_slots()
-        return self._lines[slots[slots < len(self._lines)], : len(self.rows)]
-
-    def resume(self, lines: Floats) -> None:
-        """Go on from a restored state, whose ``alive_lines`` these were; no call is under way."""
-        self._fit_lines()
-        slots = self.sessions.alive_slots()[: len(lines)]
-        self._lines[slots, : lines.shape[1]] = lines
+    def resume(self) -> None:
+        """Go on from a restored state; no call is under way."""
         for session, entry in list(self.sessions.by_id.items()):
             if entry.ended and not entry.over:
                 self._close(session)
@@ -352,4 +363,9 @@ class ScoutValue:
 
     def bytes(self) -> int:
         """Memory held by what was learned, without the tree's own records."""
-        return self.counts.bytes() + self.sessions.bytes() + self.reuse.bytes() + self._lines.nbytes
+        return (
+            self.counts.bytes()
+            + self.sessions.bytes()
+            + self.reuse.bytes()
+            + 2 * self._lines.nbytes
+        )

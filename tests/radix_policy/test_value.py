@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from radix_policy import value as module
 from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import NodeKind
 from radix_policy.config import CacheScoutConfig, ScoutConfig
@@ -233,3 +234,18 @@ def test_cachescout_knows_no_agents_beyond_its_bound() -> None:
     for now in range(1, 500):
         value.arrive(now, now % 50, now)
     assert len(value.expected(500)) == 8
+
+
+def test_of_more_sessions_than_are_valued_the_longest_silent_are_worth_nothing(monkeypatch) -> None:
+    monkeypatch.setattr(module, "_VALUED_SESSIONS", 4)
+    monkeypatch.setattr(module, "_VALUED", 1)
+    value = ScoutValue(ScoutConfig(), Horizon(20_000))
+    for session in range(10):
+        value.arrive(session, session % 3, session + 1)
+        if session != 1:
+            value.depart(session, session % 3)
+    worth = [value.private(s, (s % 3,), NodeKind.PROMPT, used=s + 1, now=11) for s in range(10)]
+    assert worth[0] == 0.0 and worth[2:6] == [0.0] * 4
+    assert worth[1] > 0.5 and min(worth[6:]) > 0.0
+    value.arrive(0, 0, 12)
+    assert value.private(0, (0,), NodeKind.PROMPT, used=1, now=12) > 0.5
