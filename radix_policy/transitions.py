@@ -172,8 +172,3 @@ def _padded(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     grown = np.zeros(shape, dtype=array.dtype)
     grown[tuple(slice(0, n) for n in array.shape)] = array
     return grown
-
-
-def mean_gap_bins() -> Floats:
-    """The geometric centre of each gap bin, in dispatches; shape (GAP_BINS,)."""
-    return np.asarray(2.0 ** ((np.arange(GAP_BINS) + 0.5) / 4))

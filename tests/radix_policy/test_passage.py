@@ -74,6 +74,12 @@ def test_a_first_step_that_is_certain_to_come_is_not_discounted() -> None:
     assert passage.rank_first_step(p, F)[1] == pytest.approx(1.0)
 
 
+def test_a_first_step_by_the_later_rule_is_the_passage_without_its_first_discount() -> None:
+    p = np.random.default_rng(5).dirichlet(np.ones(6), size=3)
+    F = passage.rank_passage(p, 0.7)
+    assert passage.rank_first_step(p, F) == pytest.approx(F / 0.7)
+
+
 def test_the_gap_tail_falls_and_the_remaining_discount_rises_towards_the_end_of_a_gap() -> None:
     weights = np.zeros((3, 80))
     weights[:, 16] = 1.0
@@ -83,6 +89,31 @@ def test_the_gap_tail_falls_and_the_remaining_discount_rises_towards_the_end_of_
     assert tail.tolist() == [1.0, 1.0, 0.0]
     assert phi[0] == pytest.approx(np.exp(-(centre - 1) / 20))
     assert phi[1] > phi[0]
+
+
+@pytest.mark.parametrize("edge", [0, 7, 20, 79])
+def test_tail_and_discount_are_the_sums_over_the_bins_that_lie_ahead(edge: int) -> None:
+    weights = np.random.default_rng(edge).random((1, 80))
+    ahead, centre = weights[0, edge:], np.sqrt(EDGES[:-1] * EDGES[1:])[edge:]
+    tail, phi = passage.gap_tail(weights, EDGES, EDGES[edge : edge + 1], horizon=50.0)
+    assert tail[0] == pytest.approx(ahead.sum() / weights.sum())
+    worth = ahead @ np.exp(-(centre - EDGES[edge]) / 50)
+    assert phi[0] == pytest.approx(min(worth / ahead.sum(), 1.0))
+
+
+def test_ages_outside_of_the_bins_count_as_the_nearest_one() -> None:
+    tail, phi = passage.gap_tail(np.ones((2, 80)), EDGES, np.array([0.5, 2.0**21]), 1000.0)
+    assert tail.tolist() == [1.0, 0.0]
+    assert phi[0] > 0.0 == phi[1]
+
+
+def test_half_of_the_bin_that_holds_the_age_lies_ahead() -> None:
+    weights = np.zeros((1, 80))
+    weights[0, 16:18] = 3.0
+    age = np.array([(EDGES[16] + EDGES[17]) / 2])
+    tail, phi = passage.gap_tail(weights, EDGES, age, horizon=1e9)
+    assert tail[0] == pytest.approx(0.75)
+    assert phi[0] == pytest.approx(1.0)
 
 
 @settings(deadline=None)
@@ -118,6 +149,11 @@ def test_a_longer_silence_makes_a_session_less_likely_alive() -> None:
     assert alive[0] > alive[1] > alive[2] == 0
 
 
+def test_being_alive_after_a_silence_follows_from_bayes_rule() -> None:
+    alive = passage.liveness(np.array([0.5, 0.2, 1.0]), np.array([1.0, 0.5, 1.0]))
+    assert alive.tolist() == pytest.approx([0.5, 0.4 / 0.6, 0.0])
+
+
 def test_neutral_turn_evidence_leaves_the_agents_end_probability() -> None:
     q = passage.combine_ends(np.array([0.3]), np.array([0.1]), 0.1)
     assert q[0] == pytest.approx(0.3)
@@ -127,6 +163,23 @@ def test_a_fixed_cycle_is_fully_predictable_and_independence_not_at_all() -> Non
     assert passage.predictability(np.roll(np.eye(4), 1, axis=1)) == pytest.approx(1.0)
     assert passage.predictability(np.ones((4, 4))) == pytest.approx(0.0)
     assert passage.predictability(np.zeros((4, 4))) == 0.0
+
+
+def test_predictability_is_one_less_the_share_of_entropy_that_is_left() -> None:
+    follows = np.array([[6.0, 0.0, 2.0], [1.0, 1.0, 1.0], [0.0, 4.0, 0.0]])
+    joint = follows / follows.sum()
+    before, after = joint.sum(axis=1), joint.sum(axis=0)
+    left = sum(
+        -joint[i, j] * np.log2(joint[i, j] / before[i])
+        for i in range(3)
+        for j in range(3)
+        if joint[i, j]
+    )
+    with np.errstate(all="raise"):
+        R = passage.predictability(follows)
+    assert pytest.approx(1 + left / (after @ np.log2(after))) == R
+    assert passage.predictability(np.array([[2.0, 0.0], [1.0, 0.0]])) == 0.0
+    assert passage.predictability(np.array([[4.0, 0.0], [0.0, 1.0]])) == pytest.approx(1.0)
 
 
 def test_with_equal_end_rates_the_turns_ahead_change_nothing() -> None:

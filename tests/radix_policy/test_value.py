@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radix_policy import value as module
-from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import NodeKind
-from radix_policy.config import CacheScoutConfig, ScoutConfig
+from radix_policy.config import ScoutConfig
 from radix_policy.horizon import Horizon
 from radix_policy.reuse import ReuseRatios
-from radix_policy.tags import SHARED, NodeClass
 from radix_policy.value import ScoutValue
 
 PLANNER, CODER, TESTER, WRITER = 10, 11, 12, 13
@@ -192,48 +190,6 @@ def test_remembered_checkpoints_are_bounded() -> None:
     for session in range(1000):
         reuse.leave(session, CODER, np.arange(100, dtype=np.uint64), anchor=10, prompt=50)
     assert reuse.bytes() < 10_000
-
-
-def cachescout(**config) -> CacheScoutValue:
-    return CacheScoutValue(CacheScoutConfig(**config))
-
-
-def test_cachescout_survival_falls_with_hops_from_the_current_agent() -> None:
-    value = cachescout(tau=0.1, e_max=4)
-    now = run_pipeline(value, 30)
-    value.arrive(99, PLANNER, now + 1)
-    expected = value.expected(now + 1)
-    assert expected[PLANNER] == 1.0
-    assert expected[CODER] == pytest.approx(0.75)
-    assert expected[TESTER] == pytest.approx(0.5)
-
-
-def test_cachescout_per_session_gives_private_history_no_survival() -> None:
-    value = cachescout()
-    value.arrive(1, PLANNER, 1)
-    private = NodeClass(0, 1, (PLANNER,), NodeKind.PROMPT, 1)
-    shared = NodeClass(0, SHARED, (PLANNER,), NodeKind.PROMPT, 0)
-    assert value.worth(private, 1) == 0.0
-    assert value.worth(shared, 1) == 1.0
-
-
-def test_cachescout_literal_follows_one_global_agent_through_interleaved_sessions() -> None:
-    value = cachescout(variant="literal")
-    for now in range(1, 41):
-        value.arrive(now % 2, PLANNER if now % 2 else CODER, now)
-    assert value.predict(0)[PLANNER] > 0.9
-
-
-def test_cachescout_scores_by_equation_9() -> None:
-    value = cachescout(delta=0.05, decay=0.01)
-    assert value.order(0.5, 100, 200) == pytest.approx(0.55 * (np.exp(-1) + 0.05) * 200)
-
-
-def test_cachescout_knows_no_agents_beyond_its_bound() -> None:
-    value = cachescout(max_agents=8, max_sessions=8)
-    for now in range(1, 500):
-        value.arrive(now, now % 50, now)
-    assert len(value.expected(500)) == 8
 
 
 def test_of_more_sessions_than_are_valued_the_longest_silent_are_worth_nothing(monkeypatch) -> None:
