@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from contracts import scout, text
 
+from radix_policy import bounds
 from radix_policy.call import Call, Dispatch, NodeKind
 from radix_policy.config import POLICIES
 from radix_policy.hashing import rolling
 from radix_policy.scout import Scout
 from radix_policy.tags import SHARED, NodeClass
-from radix_policy.value import ScoutValue
 
 
 def run(one: Scout, call: Call) -> Dispatch:
@@ -151,6 +151,12 @@ def busy_agent(k: int) -> Call:
     return Call(text(1, 40), agent="a", session=f"s{k}", routing_key=f"k{k}")
 
 
+def assert_within_bounds(one: Scout) -> None:
+    for tenant in one._by_number.values():
+        for held in bounds.held(tenant.identity, tenant.value, one.config):
+            assert held.held <= held.most, held
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("flood", [labelled_flood, crowded_session, busy_agent])
 def test_a_flood_of_names_takes_no_more_memory_the_longer_it_lasts(policy, flood) -> None:
@@ -179,12 +185,16 @@ def test_a_flood_of_texts_keeps_agents_sessions_and_prefixes_at_their_bounds(pol
     for k in range(400):
         fork = np.concatenate([text(1, 40), text(2 + k % 7, 40), text(100 + k, 60)])
         run(one, Call(fork))
-    (tenant,) = one._by_number.values()
-    sizes = tenant.identity.sizes()
-    assert sizes["agents"] <= 8 and sizes["sessions"] <= 16 and sizes["anchor_nodes"] <= 256
-    assert len(tenant.value.rows) <= 8
-    if isinstance(tenant.value, ScoutValue):
-        assert len(tenant.value.sessions) <= 16
+    assert_within_bounds(one)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("flood", [labelled_flood, crowded_session, busy_agent])
+def test_a_flood_of_names_keeps_every_table_at_its_bound(policy, flood) -> None:
+    one = scout(policy, **SMALL)
+    for k in range(200):
+        run(one, flood(k))
+    assert_within_bounds(one)
 
 
 def test_the_oldest_agent_and_session_are_the_ones_that_a_flood_evicts() -> None:
