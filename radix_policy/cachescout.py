@@ -155,8 +155,7 @@ class CacheScoutValue:
     def _current_rows(self) -> list[int]:
         """Rows of the sessions' current agents, ascending, the long silent ones left out."""
         since = self._now - _SILENT * self._gap
-        literal = self.config.variant == "literal"
-        return sorted({r for r, last in self._current.values() if literal or last >= since})
+        return sorted({row for row, last in self._current.values() if last >= since})
 
     def _hops_from(self, row: int) -> Floats:
         """min(E[a], E_max) for every agent: breadth first over edges P >= tau (Eq. 7)."""

@@ -106,21 +106,24 @@ def test_a_session_that_has_ended_or_was_absorbed_has_no_current_agent() -> None
     assert value.expected(2) == {PLANNER: 0.0, CODER: 0.0}
 
 
-@pytest.mark.parametrize("variant,left", [("per-session", 0.0), ("literal", 1.0)])
-def test_a_session_silent_for_eight_gaps_counts_no_more_but_the_literal_agent_does(
-    variant, left
-) -> None:
-    value = cachescout(variant=variant, epsilon=1e-6, e_max=1)
-    value.arrive(1, PLANNER, 1)
-    assert value.expected(1)[PLANNER] == 1.0
-    for now in range(2, 200):
-        value.arrive(2, CODER, now)
-    assert value.expected(199)[CODER] == 1.0
-    assert value.expected(199)[PLANNER] == 0.0
-    value.arrive(1, PLANNER, 200)
-    value.arrive(3, TESTER, 260)
-    assert value.expected(260)[PLANNER] == 0.0
-    assert value.expected(260)[TESTER] == 1.0
+def test_a_session_silent_for_eight_gaps_counts_no_more() -> None:
+    value = cachescout(epsilon=1e-6, e_max=1)
+    for now in range(1000):
+        value.arrive(1 + now % 6, CODER, now)
+    value.arrive(0, PLANNER, 1000)
+    for now in range(1001, 1060):
+        value.arrive(1 + now % 6, CODER, now)
+        assert value.expected(now)[CODER] == 1.0
+        silent = now - 1000
+        if silent < 7 * 6 or silent > 9 * 6 + 3:
+            assert value.expected(now)[PLANNER] == float(silent < 7 * 6)
+
+
+def test_the_literal_variant_keeps_one_current_agent_whoever_it_was() -> None:
+    value = cachescout(variant="literal", epsilon=1e-6, e_max=1)
+    for now, (session, agent) in enumerate([(1, PLANNER), (2, CODER)], 1):
+        value.arrive(session, agent, now)
+    assert value.expected(2) == {PLANNER: 0.0, CODER: 1.0}
 
 
 def test_hops_are_worked_out_anew_after_sixteen_dispatches_and_no_sooner() -> None:

@@ -79,6 +79,7 @@ def test_growing_keeps_every_count_and_forgetting_a_row_empties_that_row_alone()
         made.starts[row] += 1
     before = {name: getattr(made, name).copy() for name in ("gaps", "ranks", "mixture", "ends")}
     made.grow(20)
+    assert made.follows.dtype == np.float32
     assert made.follows.shape == (20, 20) and made.follows.sum() == 8
     for name, values in before.items():
         assert np.array_equal(getattr(made, name)[:8], values)

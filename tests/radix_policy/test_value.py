@@ -173,6 +173,32 @@ def test_reuse_ratios_move_from_the_prior_towards_what_is_seen() -> None:
     assert reuse.ratio(CODER, NodeKind.PROMPT) > 0.95
     assert reuse.ratio(CODER, NodeKind.OUTPUT) < 0.15
     assert reuse.ratio(TESTER, NodeKind.OUTPUT) == 0.8
+    reuse.forget_agent(CODER)
+    assert reuse.ratio(CODER, NodeKind.PROMPT) == reuse.ratio(CODER, NodeKind.OUTPUT) == 0.8
+
+
+def test_the_branch_that_a_call_left_is_stale_and_teaches_how_often_one_is_taken_up_again() -> None:
+    reuse = ReuseRatios(prior=1e-9, decay=1.0, limit=100)
+    first = np.arange(1, 302, dtype=np.uint64)
+    reuse.leave(1, CODER, first, anchor=0, prompt=240)
+    other = first.copy()
+    other[121:] += 1000
+    reuse.leave(1, CODER, other, anchor=0, prompt=240)
+    reuse.returned(1, CODER, first)
+    assert reuse.ratio(CODER, NodeKind.SPINE) == pytest.approx(1.0)
+    assert reuse.ratio(CODER, NodeKind.PROMPT) == pytest.approx(0.0, abs=1e-6)
+    assert reuse.ratio(CODER, NodeKind.STALE) == pytest.approx(1.0)
+
+
+def test_what_an_agent_left_in_a_session_that_is_over_teaches_nothing() -> None:
+    reuse = ReuseRatios(prior=4.0, decay=0.99, limit=100)
+    hashes = np.arange(1, 302, dtype=np.uint64)
+    for agent in (CODER, TESTER):
+        reuse.leave(1, agent, hashes, anchor=0, prompt=200)
+    reuse.forget_session(1, [CODER, WRITER])
+    for agent in (CODER, TESTER):
+        reuse.returned(1, agent, hashes)
+    assert reuse.ratio(CODER, NodeKind.PROMPT) == 0.8 < reuse.ratio(TESTER, NodeKind.PROMPT)
 
 
 def test_half_of_a_segment_reused_counts_as_half() -> None:
