@@ -167,6 +167,13 @@ def test_an_adversary_is_forgiven_one_prompt_at_most_each_time_recency_takes_ove
         assert guard.regret <= 1.5 * guard.cap + guard.rate * asked + longest * spells
 
 
+def test_another_size_of_cache_keeps_the_bucket_as_full() -> None:
+    guard = Guard(capacity=1000, page_size=1, rate=0.0)
+    guard.bucket = 300.0
+    guard.resize(4000.0)
+    assert (guard.bucket, guard.cap, guard.beta) == (1200.0, 4000.0, 0.4)
+
+
 def test_the_state_shows_weight_regret_and_cost() -> None:
     guard = Guard(capacity=64 * GRID, page_size=1, rate=0.0)
     prompt = prefix(*range(16))
