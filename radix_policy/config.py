@@ -58,7 +58,7 @@ class ScoutConfig(IdentityConfig):
     forget_factor: float = _number(8.0, 1.0, 1000.0, "times that age: the session is forgotten")
     rank_weight: float = _number(4.0, 0.01, 100.0, "pseudo-counts of an agent's rank row")
     rank_decay: float = _number(0.99, 0.5, 1.0, "decay of rank counts and mixture weights")
-    refresh: int = _number(16, 1, 10_000, "dispatches between two inversions of the chain")
+    refresh: int = _number(16, 1, 10_000, "most dispatches between two inversions of the chain")
     prediction: bool = _flag(True, "use who follows whom; off: every agent equally likely")
     guard: bool = _flag(True, "move towards plain LRU while the shadow LRU does better")
     guard_rate: float = _number(0.003, 0.0, 1.0, "regret tokens forgiven per prompt token")

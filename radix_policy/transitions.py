@@ -73,9 +73,12 @@ class AgentRows:
 class Counts:
     """Decayed and plain counts by agent row; arrays grow by doubling.
 
-        ``follows`` (n, n): row j ran right after row i. ``ends`` (n,): sessions that ended at i.
-        ``seen`` (n,): calls. ``starts`` (n,): sessions begun by i. ``gaps`` (n + 1, GAP_BINS) and
-    XX    ``turn_ends``, ``turn_goes`` (TURNS,): sessions that ended after / went on past turn t.
+    ``follows`` (n, n): row j ran right after row i. ``ends`` (n,): sessions that ended at i.
+    ``seen`` (n,): calls. ``starts`` (n,): sessions begun by i. ``gaps`` (n, GAP_BINS): dispatches
+    until the session's next call, by agent; ``all_gaps`` (GAP_BINS,) of all. ``ranks`` and
+    ``count_ranks`` (n or RANKS + 1, RANKS + 1): where the next agent stood, by agent and by the
+    number of agents in the session. ``mixture`` (n, 2): credit of chain and ranks. ``turn_ends``,
+    ``turn_goes`` (TURNS,): sessions that ended after / went on past turn t.
     """
 
     def __init__(self, config: ScoutConfig) -> None:

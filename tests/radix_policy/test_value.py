@@ -116,11 +116,14 @@ def test_a_flood_of_agents_and_sessions_keeps_the_tables_at_their_bounds() -> No
 
 def test_sessions_beyond_the_first_table_are_valued_between_two_refreshes() -> None:
     value = scout_value(refresh=10_000)
-    value.arrive(0, PLANNER, 1)
-    value.expected(1)
+    calls = 2000
+    for now in range(calls):
+        value.arrive(0, PLANNER, now)
+    value.expected(calls)
     for session in range(1, 40):
-        value.arrive(session, PLANNER, 1 + session)
-    assert value.private(39, (PLANNER,), NodeKind.PROMPT, 40, 40) > 0.0
+        value.arrive(session, PLANNER, calls + session)
+    now = calls + 39
+    assert value.private(39, (PLANNER,), NodeKind.PROMPT, now, now) > 0.0
 
 
 program = st.lists(
