@@ -55,6 +55,7 @@ BUILDERS = {
     "belady": "belady",
     "belady-leaf": "belady_leaf",
     "lfu-da": "lfu_da",
+    "lhd": "lhd",
     "kvflow": "kvflow",
     "ttl": "ttl",
 }

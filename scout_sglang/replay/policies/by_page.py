@@ -31,6 +31,9 @@ class PageScore:
     def finished(self, job: Job, pages: Ids) -> None:
         """A call has ended."""
 
+    def evicted(self, pages: Ids) -> None:
+        """These pages, neighbours on a path, left the cache."""
+
     def score(self, page: int) -> float:
         """Worth of keeping a leaf that ends with this page; ties go by last access."""
         raise NotImplementedError
@@ -70,6 +73,19 @@ class PagePolicy(RadixPolicy):
             )
         )
         self.oracle, self.mind, self.strategy = oracle, mind, strategy
+        self._announce_evictions()
+
+    def _announce_evictions(self) -> None:
+        core = self.cache.tree_core
+        evict = core.evict_device_leaf
+
+        def announced(node_id: int, *args: object) -> object:
+            slots = core.node_by_id(node_id).component_data[ComponentType.FULL].value
+            held = slots.numpy()[:: self.page_size] // self.page_size
+            self.mind.evicted(self.strategy.page_of_slot[held])
+            return evict(node_id, *args)
+
+        core.evict_device_leaf = announced
 
     def on_arrival(self, job: Job, req: LabRequest) -> None:
         self.path = self.oracle.paths[job.number]

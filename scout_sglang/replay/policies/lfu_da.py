@@ -8,7 +8,6 @@ caches", ACM SIGMETRICS Performance Evaluation Review 27(4), 2000.
 from __future__ import annotations
 
 import numpy as np
-from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 
 from scout_sglang.replay.policies import Setting
 from scout_sglang.replay.policies.by_page import PagePolicy, PageScore
@@ -18,7 +17,7 @@ from scout_sglang.replay.timing import Job
 
 def build(setting: Setting) -> PagePolicy:
     oracle = Oracle(setting.events(), setting.page_size)
-    return LfuDaPolicy(oracle, UsesAndAge(oracle.n_pages), setting)
+    return PagePolicy(oracle, UsesAndAge(oracle.n_pages), setting)
 
 
 class UsesAndAge(PageScore):
@@ -40,20 +39,3 @@ class UsesAndAge(PageScore):
         """These pages left the cache: they start anew, and the cache has aged."""
         self.age = max(self.age, float(self.worth[pages[-1]]))
         self.uses[pages] = 0
-
-
-class LfuDaPolicy(PagePolicy):
-    """Announces evictions too."""
-
-    def __init__(self, oracle: Oracle, mind: UsesAndAge, setting: Setting):
-        super().__init__(oracle, mind, setting)
-        core = self.cache.tree_core
-        evict = core.evict_device_leaf
-
-        def announced(node_id: int, *args: object) -> object:
-            slots = core.node_by_id(node_id).component_data[ComponentType.FULL].value
-            held = slots.numpy()[:: self.page_size] // self.page_size
-            mind.evicted(self.strategy.page_of_slot[held])
-            return evict(node_id, *args)
-
-        core.evict_device_leaf = announced
