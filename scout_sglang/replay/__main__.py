@@ -10,17 +10,21 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scout_sglang.replay import presets, report, synthetic
+from scout_sglang.replay import planner, presets, report, synthetic
 from scout_sglang.replay.convert import convert
 from scout_sglang.replay.describe import TraceFacts, describe
 from scout_sglang.replay.engine import Result, replay
 from scout_sglang.replay.formats.detect import FORMATS, reader_for
 from scout_sglang.replay.formats.fields import Options
 from scout_sglang.replay.policies import BUILDERS, Setting, build
+from scout_sglang.replay.stack import stack_curve
 from scout_sglang.replay.timing import Event, Timing, schedule
 from scout_sglang.replay.trace import FileTrace, Session, Trace, TraceError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 DEFAULT_POLICIES = "lru,slru,cachescout,scout,belady,infinite"
 DEFAULT_CAPACITIES = "10%,25%,50%"
@@ -37,11 +41,12 @@ TIMING_OPTIONS = {
 def parser() -> argparse.ArgumentParser:
     cli = argparse.ArgumentParser(prog="python -m scout_sglang.replay", description=__doc__)
     cli.add_argument("traces", nargs="+", metavar="TRACE", help="a file, or synthetic:NAME")
-    cli.add_argument("--policies", default=DEFAULT_POLICIES, help=f"of {', '.join(BUILDERS)}")
+    cli.add_argument("--policies", help=f"of {', '.join(BUILDERS)}")
     cli.add_argument("--capacity", help="tokens or percent of the trace's footprint, by comma")
     cli.add_argument("--page-size", type=_positive, default=16)
     cli.add_argument("--seed", default="0", help="one or more, by comma")
     cli.add_argument("--config", action="append", default=[], metavar="POLICY=JSON")
+    cli.add_argument("--plan", action="store_true", help="how much memory does this traffic need?")
     cli.add_argument("--format", choices=sorted(FORMATS), help="instead of looking at the file")
     cli.add_argument("--tokenizer", help="Hugging Face name or folder, for chat logs")
     cli.add_argument("--convert", type=Path, metavar="OUT", help="write a token trace, no replay")
@@ -53,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     cli.add_argument("--max-running", type=_positive, default=128, help="most calls at once")
     cli.add_argument("--warmup", type=float, default=0.15, help="share of calls not counted")
     cli.add_argument("--json", type=Path, help="write all results here")
-    cli.add_argument("--plot", type=Path, help="write hit rate over capacity here")
+    cli.add_argument("--plot", type=Path, help="write hit (--plan: miss) rate over capacity here")
     for name, meaning in TIMING_OPTIONS.items():
         cli.add_argument(f"--{name.replace('_', '-')}", type=float, help=meaning)
     return cli
@@ -88,13 +93,42 @@ def _replay_source(source: str, args: argparse.Namespace) -> dict[str, Any]:
     facts = describe(lambda: schedule(trace, timing, seeds[0]), args.page_size)
     if not facts.calls:
         raise TraceError(f"{source}: no calls to replay")
+    if args.plan:
+        return _plan(source, trace, timing, facts, seeds, options.skipped, args)
     default = ",".join(map(str, capacities)) if capacities else DEFAULT_CAPACITIES
     sizes = parse_capacities(args.capacity or default, facts.footprint, args.page_size)
     results = run_all(trace, timing, facts, sizes, seeds, args)
-    _print(source, facts, results, options.skipped)
+    _print_facts(source, facts, options.skipped)
+    _print_table(report.table(results), report.verdict(facts, results))
     if args.plot:
         report.plot(args.plot, source, results)
     return report.as_json(source, facts, results)
+
+
+def _plan(
+    source: str,
+    trace: Trace,
+    timing: Timing,
+    facts: TraceFacts,
+    seeds: Sequence[int],
+    skipped: Sequence[str],
+    args: argparse.Namespace,
+) -> dict[str, Any]:
+    args.policies = args.policies or planner.DEFAULT_POLICIES
+    if "lru" not in args.policies.split(","):
+        raise ValueError("--plan: --policies must contain lru, the measure of all others")
+    warmup = int(args.warmup * facts.calls)
+    curve = stack_curve(schedule(trace, timing, seeds[0]), args.page_size, warmup)
+    if args.capacity:
+        sizes = parse_capacities(args.capacity, facts.footprint, args.page_size)
+    else:
+        sizes = planner.plan_capacities(facts, curve, args.page_size)
+    results = run_all(trace, timing, facts, sizes, seeds, args)
+    _print_facts(source, facts, skipped)
+    _print_table(planner.table(curve, results), planner.verdict(curve, results))
+    if args.plot:
+        planner.plot(args.plot, source, curve, results)
+    return {**report.as_json(source, facts, results), "plan": planner.as_json(curve, results)}
 
 
 def _convert(args: argparse.Namespace) -> None:
@@ -151,7 +185,7 @@ def run_all(
     args: argparse.Namespace,
 ) -> list[Result]:
     """Every policy at every capacity with every seed."""
-    policies = args.policies.split(",")
+    policies = (args.policies or DEFAULT_POLICIES).split(",")
     configs = parse_configs(args.config)
     if unknown := [name for name in policies if name not in BUILDERS]:
         raise ValueError(f"--policies: unknown {unknown[0]!r}; accepted: {', '.join(BUILDERS)}")
@@ -241,15 +275,15 @@ class _Progress:
         self.bar.advance(self.task)
 
 
-def _print(
-    source: str, facts: TraceFacts, results: Sequence[Result], skipped: Sequence[str]
-) -> None:
+def _console() -> Console:
     from rich.console import Console
-    from rich.table import Table
 
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
+    return console if console.is_terminal else Console(width=120)
+
+
+def _print_facts(source: str, facts: TraceFacts, skipped: Sequence[str]) -> None:
+    console = _console()
     console.print(
         f"[bold]{source}[/bold]: {facts.sessions:,} sessions, {facts.calls:,} calls, "
         f"{facts.agents} agents, {facts.live_sessions:.1f} sessions live; prompts "
@@ -260,12 +294,18 @@ def _print(
     )
     if skipped:
         console.print(f"skipped {len(skipped)} malformed lines, the first: {skipped[0]}")
-    header, *rows = report.table(results)
+
+
+def _print_table(rows: Sequence[Sequence[str]], verdict: str) -> None:
+    from rich.table import Table
+
+    header, *body = rows
     grid = Table(*header)
-    for row in rows:
+    for row in body:
         grid.add_row(*row)
+    console = _console()
     console.print(grid)
-    console.print(report.verdict(facts, results), highlight=False)
+    console.print(verdict, highlight=False)
 
 
 def _number(value: float | None) -> str:

@@ -15,6 +15,8 @@ from scout_sglang.replay.engine import Result
 MOST_FAILED = 0.01
 """Above this share of calls that were not admitted, a run is no measurement."""
 
+BOUNDS = ("infinite", "belady", "belady-leaf")
+
 
 def as_json(source: str, facts: TraceFacts, results: Sequence[Result]) -> dict[str, Any]:
     """The stable form that README.md describes: keys may be added, none changes its meaning."""
@@ -149,7 +151,7 @@ def plot(path: Path, source: str, results: Sequence[Result]) -> None:
             for (name, capacity), runs in cells.items()
             if name == policy
         )
-        dashed = policy in ("infinite", "belady", "belady-leaf")
+        dashed = policy in BOUNDS
         axes.plot(*zip(*points, strict=True), "--" if dashed else "-", marker="o", label=policy)
     axes.set_xlabel("cache capacity (tokens)")
     axes.set_ylabel("prompt tokens found cached (%)")
