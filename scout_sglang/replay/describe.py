@@ -62,14 +62,24 @@ def _entropy(counts: list[int]) -> float:
     return float(-(shares * np.log2(shares)).sum())
 
 
+def _quantile(counts: Counter[int], share: float) -> int:
+    """The smallest number that at least ``share`` of the counted ones do not exceed, 0 of none."""
+    seen = 0
+    for value in sorted(counts):
+        seen += counts[value]
+        if seen >= share * counts.total():
+            return value
+    return 0
+
+
 def describe(events: Callable[[], Iterator[Event]], page_size: int) -> TraceFacts:
     """Read the schedule twice: once to see which pages are shared, once to weigh them."""
     pages = _Pages(events(), page_size)
     shared = 0
-    sizes: list[int] = []
+    sizes: Counter[int] = Counter()
     outputs = with_id = longest = 0
     live_time = first = last = 0.0
-    sessions: set[int] = set()
+    sessions = 0
     agents: set[str] = set()
     within: Counter[tuple[str, str]] = Counter()
     across: Counter[tuple[str, str]] = Counter()
@@ -85,10 +95,11 @@ def describe(events: Callable[[], Iterator[Event]], page_size: int) -> TraceFact
                 previous.pop(job.session_index, None)
             continue
         first = event.time if not sizes else first
-        started.setdefault(job.session_index, event.time)
-        sessions.add(job.session_index)
+        if job.call_index == 0:
+            started[job.session_index] = event.time
+            sessions += 1
         prompt, output = job.prompt, len(job.output)
-        sizes.append(len(prompt))
+        sizes[len(prompt)] += 1
         outputs += output
         longest = max(longest, len(prompt) + output)
         with_id += job.call.has_session
@@ -100,15 +111,15 @@ def describe(events: Callable[[], Iterator[Event]], page_size: int) -> TraceFact
             if before is not None:
                 across[before, agent] += 1
             previous[job.session_index] = before = agent
-    calls, prompt_tokens = len(sizes), sum(sizes)
+    calls, prompt_tokens = sizes.total(), sum(size * n for size, n in sizes.items())
     return TraceFacts(
-        sessions=len(sessions),
+        sessions=sessions,
         calls=calls,
         agents=len(agents),
         prompt_tokens=prompt_tokens,
         output_tokens=outputs,
-        prompt_median=int(np.median(sizes)) if sizes else 0,
-        prompt_p90=int(np.quantile(sizes, 0.9)) if sizes else 0,
+        prompt_median=_quantile(sizes, 0.5),
+        prompt_p90=_quantile(sizes, 0.9),
         longest=longest,
         footprint=pages.footprint,
         anchor_share=shared / prompt_tokens if prompt_tokens else 0.0,
