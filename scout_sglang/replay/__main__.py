@@ -8,9 +8,10 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scout_sglang.replay import planner, presets, report, synthetic
 from scout_sglang.replay.convert import convert
@@ -19,7 +20,7 @@ from scout_sglang.replay.engine import Result, replay
 from scout_sglang.replay.formats.detect import FORMATS, reader_for
 from scout_sglang.replay.formats.fields import Options
 from scout_sglang.replay.policies import BUILDERS, Setting, build
-from scout_sglang.replay.stack import stack_curve
+from scout_sglang.replay.stack import StackCurve, stack_curve
 from scout_sglang.replay.timing import Event, Timing, schedule
 from scout_sglang.replay.trace import FileTrace, Session, Trace, TraceError
 
@@ -54,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     cli.add_argument("--lenient", action="store_true", help="skip and count malformed lines")
     cli.add_argument("--no-ids", action="store_true", help="hide sessions and agents")
     cli.add_argument("--end-labels", action="store_true", help="tell the end of each session")
+    cli.add_argument("--max-sessions", type=_positive, help="only the trace's first sessions")
     cli.add_argument("--max-prompt", type=_positive, help="a session ends before a longer prompt")
     cli.add_argument("--max-running", type=_positive, default=128, help="most calls at once")
     cli.add_argument("--warmup", type=float, default=0.15, help="share of calls not counted")
@@ -74,7 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             _convert(args)
             return 0
         for source in args.traces:
-            reports.append(_replay_source(source, args))
+            measured = measure(source, args)
+            _show(measured, args.plot)
+            reports.append(measured.as_json())
     except (TraceError, ValueError) as error:
         print(f"replay: error: {error}", file=sys.stderr)
         return 2
@@ -83,52 +87,64 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _replay_source(source: str, args: argparse.Namespace) -> dict[str, Any]:
+class Measured(NamedTuple):
+    """One trace under every policy. ``curve``: page-wise LRU, with ``--plan`` only."""
+
+    source: str
+    facts: TraceFacts
+    results: list[Result]
+    skipped: list[str]
+    curve: StackCurve | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The report that README.md describes."""
+        body = report.as_json(self.source, self.facts, self.results)
+        return {**body, "plan": planner.as_json(self.curve, self.results)} if self.curve else body
+
+
+def measure(source: str, args: argparse.Namespace) -> Measured:
+    """Replay one trace as the arguments of :func:`parser` say.
+
+    Raises:
+        ValueError: an option is wrong, or the trace cannot be read.
+    """
     options = Options(lenient=args.lenient, tokenizer=args.tokenizer)
-    trace = load(source, args.format, options)
+    trace = load(source, args.format, options, args.max_sessions)
     timing, capacities = presets.preset_for(source) or (Timing(), None)
     overrides = {name: getattr(args, name) for name in (*TIMING_OPTIONS, "max_prompt")}
     timing = presets.with_overrides(timing, overrides)
     seeds = [int(seed) for seed in args.seed.split(",")]
-    facts = describe(lambda: schedule(trace, timing, seeds[0]), args.page_size)
+    default_policies = planner.DEFAULT_POLICIES if args.plan else DEFAULT_POLICIES
+    policies = (args.policies or default_policies).split(",")
+    if args.plan and "lru" not in policies:
+        raise ValueError("--plan: --policies must contain lru, the measure of all others")
+    events = functools.partial(schedule, trace, timing)
+    facts = describe(lambda: events(seeds[0]), args.page_size)
     if not facts.calls:
         raise TraceError(f"{source}: no calls to replay")
+    curve = None
     if args.plan:
-        return _plan(source, trace, timing, facts, seeds, options.skipped, args)
-    default = ",".join(map(str, capacities)) if capacities else DEFAULT_CAPACITIES
-    sizes = parse_capacities(args.capacity or default, facts.footprint, args.page_size)
-    results = run_all(trace, timing, facts, sizes, seeds, args)
-    _print_facts(source, facts, options.skipped)
-    _print_table(report.table(results), report.verdict(facts, results))
-    if args.plot:
-        report.plot(args.plot, source, results)
-    return report.as_json(source, facts, results)
-
-
-def _plan(
-    source: str,
-    trace: Trace,
-    timing: Timing,
-    facts: TraceFacts,
-    seeds: Sequence[int],
-    skipped: Sequence[str],
-    args: argparse.Namespace,
-) -> dict[str, Any]:
-    args.policies = args.policies or planner.DEFAULT_POLICIES
-    if "lru" not in args.policies.split(","):
-        raise ValueError("--plan: --policies must contain lru, the measure of all others")
-    warmup = int(args.warmup * facts.calls)
-    curve = stack_curve(schedule(trace, timing, seeds[0]), args.page_size, warmup)
-    if args.capacity:
-        sizes = parse_capacities(args.capacity, facts.footprint, args.page_size)
-    else:
+        curve = stack_curve(events(seeds[0]), args.page_size, int(args.warmup * facts.calls))
+    if curve and not args.capacity:
         sizes = planner.plan_capacities(facts, curve, args.page_size)
-    results = run_all(trace, timing, facts, sizes, seeds, args)
+    else:
+        default = ",".join(map(str, capacities)) if capacities else DEFAULT_CAPACITIES
+        sizes = parse_capacities(args.capacity or default, facts.footprint, args.page_size)
+    results = run_all(events, facts, policies, sizes, seeds, args)
+    return Measured(source, facts, results, options.skipped, curve)
+
+
+def _show(measured: Measured, image: Path | None) -> None:
+    source, facts, results, skipped, curve = measured
     _print_facts(source, facts, skipped)
-    _print_table(planner.table(curve, results), planner.verdict(curve, results))
-    if args.plot:
-        planner.plot(args.plot, source, curve, results)
-    return {**report.as_json(source, facts, results), "plan": planner.as_json(curve, results)}
+    if curve:
+        _print_table(planner.table(curve, results), planner.verdict(curve, results))
+    else:
+        _print_table(report.table(results), report.verdict(facts, results))
+    if image and curve:
+        planner.plot(image, source, curve, results)
+    elif image:
+        report.plot(image, source, results)
 
 
 def _convert(args: argparse.Namespace) -> None:
@@ -141,16 +157,19 @@ def _convert(args: argparse.Namespace) -> None:
     print(f"{args.convert}: {written} sessions written{skipped}")
 
 
-def load(source: str, format_name: str | None, options: Options) -> Trace:
-    """The trace behind a command-line argument."""
+def load(
+    source: str, format_name: str | None, options: Options, most_sessions: int | None = None
+) -> Trace:
+    """The trace behind a command-line argument, or the first ``most_sessions`` of it."""
     if source.startswith("synthetic:"):
-        return synthetic.trace(source.removeprefix("synthetic:"))
+        generated = synthetic.trace(source.removeprefix("synthetic:"))
+        return FileTrace(source, lambda: islice(generated, most_sessions), keep=0)
     path = Path(source)
     read = reader_for(path, options, format_name)
 
     def sessions() -> Iterator[Session]:
         options.skipped.clear()
-        return read(path, options)
+        return islice(read(path, options), most_sessions)
 
     return FileTrace(path.name, sessions)
 
@@ -177,15 +196,14 @@ def parse_capacities(text: str, footprint: int, page_size: int) -> list[int]:
 
 
 def run_all(
-    trace: Trace,
-    timing: Timing,
+    events: Callable[[int], Iterator[Event]],
     facts: TraceFacts,
+    policies: Sequence[str],
     capacities: Sequence[int],
     seeds: Sequence[int],
     args: argparse.Namespace,
 ) -> list[Result]:
-    """Every policy at every capacity with every seed."""
-    policies = (args.policies or DEFAULT_POLICIES).split(",")
+    """Every policy at every capacity with every seed; ``events`` makes a seed's schedule."""
     configs = parse_configs(args.config)
     if unknown := [name for name in policies if name not in BUILDERS]:
         raise ValueError(f"--policies: unknown {unknown[0]!r}; accepted: {', '.join(BUILDERS)}")
@@ -194,7 +212,6 @@ def run_all(
     with _Progress(len(grid) * facts.calls) as progress:
         for capacity, policy, seed in grid:
             progress.name(f"{policy} {capacity:,}")
-            events = functools.partial(_events, trace, timing, seed)
             setting = Setting(
                 policy=policy,
                 capacity=capacity,
@@ -202,7 +219,7 @@ def run_all(
                 # One page more than the longest call: SGLang rounds rows up.
                 max_tokens=facts.longest + args.page_size,
                 footprint=facts.footprint,
-                events=events,
+                events=functools.partial(events, seed),
                 max_running=args.max_running,
                 ids=not args.no_ids,
                 end_labels=args.end_labels,
@@ -210,12 +227,8 @@ def run_all(
             )
             result = Result(policy, capacity, args.page_size, seed)
             warmup = int(args.warmup * facts.calls)
-            results.append(replay(build(setting), events(), result, warmup, progress.step))
+            results.append(replay(build(setting), setting.events(), result, warmup, progress.step))
     return results
-
-
-def _events(trace: Iterable[Session], timing: Timing, seed: int) -> Iterator[Event]:
-    return schedule(trace, timing, seed)
 
 
 def parse_configs(texts: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from scout_sglang.replay.__main__ import main, parse_capacities
+from scout_sglang.replay.__main__ import main, measure, parse_capacities, parser
 from scout_sglang.replay.describe import TraceFacts
 from scout_sglang.replay.engine import Result
 from scout_sglang.replay.report import verdict
@@ -62,6 +62,13 @@ def test_a_wrong_argument_ends_in_one_clear_line(argv, complaint, capsys):
     assert error.startswith("replay: error: ")
     assert error.count("\n") == 1
     assert complaint in error
+
+
+def test_a_trace_can_be_cut_after_some_sessions():
+    args = parser().parse_args(["_", "--policies", "lru", "--max-sessions", "3"])
+    measured = measure("synthetic:mix24?sessions=20", args)
+    assert measured.facts.sessions == 3
+    assert measured.results[0].calls == measured.facts.calls
 
 
 def test_capacities_are_whole_pages_of_tokens_or_of_the_footprint():
