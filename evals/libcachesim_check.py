@@ -8,9 +8,11 @@ SGLang's cache, and as stack distances) and Bélády. What each pair shares, and
   That is page for page the LRU of :mod:`scout_sglang.replay.stack`: both hit the same, exactly, at
   every capacity that holds the longest call. SGLang's own LRU (the lab's ``lru``) agrees exactly
   where its leaves are single pages and calls do not overlap. Else it parts: (1) it evicts a leaf
-  as a whole, where one page would do; (2) running calls hold their pages; (3) a call needs room
-  for its output and a spare page before it starts; (4) a call that cannot be admitted is dropped,
-  where a block cache stores what it can.
+  as a whole, where one page would do; (2) running calls hold their pages and use them once more
+  when they end, which costs memory but keeps what their session needs next: with long calls it can
+  gain points; (3) a call needs room for its output and a spare page before it starts; (4) a call
+  that cannot be admitted is dropped and its prompt not counted, where a block cache stores what it
+  can.
 * **Bélády.** Pages are requested from root to end, each with its next use. The lab's ``belady``
   parts by (2) to (4).
 * **S3-FIFO.** Pages are requested from end to root, once. It does not keep prefixes whole; only

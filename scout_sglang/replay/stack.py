@@ -6,8 +6,9 @@ that tails leave first and what is cached is always a prefix. Pages of one path 
 by one call then lie together on the stack, so it is enough to count, for each call, the pages whose
 last use it was: a Fenwick tree over calls, one query for each run of pages with one last use.
 
-This LRU trims page by page and knows neither running calls nor their reserved output. SGLang's
-evicts whole leaves and must hold what runs, so it hits less in the same memory.
+This LRU trims page by page and knows calls by their arrival only. SGLang's evicts whole leaves and
+reserves room for outputs, which costs hits; it cannot evict what runs, which where calls are long
+keeps what their sessions need next.
 
 Memory stays bounded: beyond ``most_pages`` pages, of those in the lower part of the stack only
 every second, fourth, ... is followed, chosen by its hash, and counts for two, four, ... The upper

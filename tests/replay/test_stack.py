@@ -66,7 +66,7 @@ def test_where_every_leaf_is_a_page_the_replayed_lru_lies_on_the_curve(pages):
     assert result.hit_rate == pytest.approx(curve.hit_rate(pages * 16), abs=1e-12)
 
 
-def test_the_replayed_lru_never_lies_above_the_curve_by_more_than_a_point():
+def test_with_short_calls_the_replayed_lru_lies_on_or_below_the_curve():
     sessions = trace("selector?sessions=60")
     curve = stack_curve(schedule(sessions, Timing(), 0), 16)
     for capacity in (8_000, 16_000, 32_000):
