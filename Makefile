@@ -1,13 +1,15 @@
 # make setup   .venv with everything      make demo   policies compared on a real server
 # make test    all checks and tests       make lint   the checks alone
 # make mutants changed formulas that no test notices (an hour; ARGS="radix_policy.passage.*")
+# make notebooks   evals/notebooks anew with outputs; NOTEBOOK_SIZE=medium for minutes, not hours
 VENV ?= .venv
 OUT ?= build/demo
 POLICIES ?= lru,scout
+NOTEBOOK_SIZE ?= full
 ARGS ?=
 export VENV
 
-.PHONY: setup demo test lint mutants clean
+.PHONY: setup demo test lint mutants notebooks clean
 
 setup:
 	@launch/cpu/setup.sh
@@ -28,6 +30,13 @@ mutants: setup
 	$(VENV)/bin/python -m pip install --quiet "mutmut>=3.8,<4"
 	$(VENV)/bin/python -m mutmut run $(ARGS)
 	$(VENV)/bin/python -m mutmut results
+
+# One after the other, on one core each.
+notebooks: setup
+	$(VENV)/bin/python -m pip install --quiet -e '.[notebooks]'
+	for notebook in evals/notebooks/*.py; do \
+	  NOTEBOOK_SIZE=$(NOTEBOOK_SIZE) PYTHONPATH=$(CURDIR) OMP_NUM_THREADS=1 \
+	  $(VENV)/bin/python -m evals.notebook $$notebook || exit 1; done
 
 clean:
 	rm -rf build mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
