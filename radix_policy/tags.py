@@ -13,7 +13,7 @@ from typing import NamedTuple
 from radix_policy.call import Dispatch, NodeKind
 
 SHARED = -1
-_BEYOND_ANCHOR = 64
+BEYOND_ANCHOR = 64
 
 
 class NodeClass(NamedTuple):
@@ -90,7 +90,7 @@ def touch(tag: Tag, call: Dispatch, owner: int, end: int) -> None:
         if tag.number != call.number:
             tag.kind = NodeKind.SPINE
         _join(tag, call)
-    elif call.labelled or tag.foreign or end <= call.anchor + _BEYOND_ANCHOR:
+    elif call.labelled or tag.foreign or end <= call.anchor + BEYOND_ANCHOR:
         tag.session = SHARED
         _join(tag, call)
     else:
