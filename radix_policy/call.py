@@ -53,6 +53,9 @@ class NodeKind(IntEnum):
     SPINE = 2
     STALE = 3
 
+    # Enum hashes by name, in Python; node classes are looked up often.
+    __hash__ = int.__hash__
+
 
 class Identified(NamedTuple):
     """Identity's answer: session and agent ids of one namespace.

@@ -66,8 +66,10 @@ class NextAgent:
 
     def _rank_lines(self, slots: Ints, gamma: float) -> Floats:
         first = self._rank_rows(slots)
-        later = self._by_count(self._sessions.count[slots])
-        f = passage.rank_first_step(first, passage.rank_passage(later, gamma))
+        counts, line = np.unique(self._sessions.count[slots], return_inverse=True)
+        later = self._by_count(counts)
+        f = passage.rank_first_step(first, passage.rank_passage(later, gamma)[line])
+        later = later[line]
         share = self._newcomer_lines(slots)
         once, again = first[:, RANKS:] * share, later[:, RANKS:] * share
         lines = once + (1 - once) * gamma * again / (1 - gamma * (1 - again))

@@ -113,7 +113,8 @@ class ReuseRatios:
 
 
 def _segment(kind: NodeKind, start: int, end: int, prefix: Hashes) -> _Left:
-    at = np.unique(np.linspace(start, end, _POINTS + 1, dtype=np.int64)[1:])
+    points = {start + (end - start) * point // _POINTS for point in range(1, _POINTS + 1)}
+    at = np.array(sorted(points), dtype=np.int64)
     return _Left(kind, at, prefix[at])
 
 

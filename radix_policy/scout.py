@@ -70,13 +70,14 @@ class Scout:
         self._by_number: dict[int, _Tenant] = {}
         self._next_tenant = 0
         self._worth: dict[NodeClass, float] = {}
+        self.epoch = 0
 
     # -- observe -----------------------------------------------------------------------
 
     def observe(self, call: Call) -> Dispatch:
         """A call enters the queue: find its agent and session, learn the step it makes."""
         self.clock += 1
-        self._worth.clear()
+        self._value_again()
         tenant = self._tenant(call.namespace)
         hashes = rolling(call.tokens)
         who = tenant.identity.identify(call, self.clock, hashes)
@@ -96,7 +97,7 @@ class Scout:
 
     def admit(self, call: Dispatch) -> None:
         """The call has been matched against the tree; once per call is enough."""
-        self._worth.clear()
+        self._value_again()
         if (tenant := self._by_number.get(call.tenant)) is not None:
             tenant.value.admit(tenant.identity.root(call.session), call.agent, call.number)
 
@@ -130,12 +131,12 @@ class Scout:
 
     def flush(self) -> None:
         """The cache was emptied; what was learned stays."""
-        self._worth.clear()
+        self._value_again()
         if self.guard is not None:
             self.guard.shadow.clear()
 
     def _depart(self, call: Dispatch, hashes: Hashes | None) -> None:
-        self._worth.clear()
+        self._value_again()
         if (tenant := self._by_number.get(call.tenant)) is not None:
             session = tenant.identity.root(call.session)
             tenant.value.depart(session, call.agent)
@@ -154,12 +155,29 @@ class Scout:
 
     def end_session(self, namespace: Namespace, session: int) -> None:
         """The client says that the session is over."""
-        self._worth.clear()
+        self._value_again()
         if (tenant := self._tenants.get(namespace)) is not None:
             tenant.value.end(tenant.identity.root(session))
             tenant.identity.end_session(session)
 
     # -- score -------------------------------------------------------------------------
+
+    def _value_again(self) -> None:
+        self._worth.clear()
+        self.epoch += 1
+
+    def moved(self) -> list[tuple[int, int]]:
+        """(tenant, session) pairs of which more than time has changed the scores since last asked.
+
+        What sessions share moves with each of them, a little; it is not named. Scores change only
+        when ``epoch`` does. Empty under *cachescout*, whose scores say so by no session.
+        """
+        return [
+            (number, session)
+            for number, tenant in self._by_number.items()
+            if isinstance(tenant.value, ScoutValue)
+            for session in tenant.value.moved()
+        ]
 
     def score(self, node: NodeClass) -> float:
         """How likely a node of this class is to be used again before it would be evicted.
@@ -179,6 +197,11 @@ class Scout:
         if tenant is None:
             return -np.inf
         return tenant.value.order(self.score(tag.node_class()), self.clock - tag.number, size)
+
+    def root(self, tenant: int, session: int) -> int:
+        """The session that a tenant's session was merged into, or itself."""
+        known = self._by_number.get(tenant)
+        return session if known is None else known.identity.root(session)
 
     def _rooted(self, node: NodeClass) -> NodeClass:
         if node.session == tags.SHARED:

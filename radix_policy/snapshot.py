@@ -88,7 +88,8 @@ LEFT: dict[type, tuple[str, ...]] = {
     horizon.Horizon: ("capacity",),
     guard.Guard: ("shadow", "rate"),
     ScoutValue: (
-        "config", "horizon", "_next", "_valued", "_busy", "_values", "_odds", "_place",
+        "config", "horizon", "_next", "_valued", "_busy", "_moved", "_scratch", "_values", "_odds",
+        "_place",
     ),
     CacheScoutValue: ("config", "_survival"),
     transitions.AgentRows: ("limit", "_on_reuse"),

@@ -8,6 +8,7 @@ changed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -32,6 +33,7 @@ _WORTHLESS = 2.0**-60
 _SWEEP = 8
 _VALUED = 1 << 18
 _VALUED_SESSIONS = 256
+_MOST_MOVED = 4096
 _END_PRIOR = 0.1
 _EVIDENCE = 32
 """The chain is inverted anew when the calls seen have grown by one part in so many."""
@@ -59,9 +61,11 @@ class ScoutValue:
         self._valued = NOT_YET
         self._changed: set[int] = set()
         self._busy: dict[int, Session] = {}
+        self._moved: dict[int, None] = {}
         self._outdated = True
         self._slots: Ints = np.zeros(0, dtype=np.int64)
         self._lines: Floats = np.zeros((0, 0))
+        self._scratch: Floats = np.empty((2, 0))
         self._mean_end = _END_PRIOR
         self._q: Floats = np.zeros(0)
         self._q_turn: Floats = np.full(TURNS, _END_PRIOR)
@@ -88,12 +92,14 @@ class ScoutValue:
         self._busy[session] = entry
         self._changed.add(entry.slot)
         self._valued = NOT_YET
+        self._move(session)
         self._sweep(now)
 
     def admit(self, session: int, agent: int, number: int) -> None:
         """The call has matched the tree: what it did not use is stale from now on."""
         entry = self.sessions.get(session)
         if entry is not None:
+            self._move(session)
             entry.calls[agent] = max(number, entry.calls.pop(agent, 0))
             if len(entry.calls) > self.config.max_agents:
                 del entry.calls[next(iter(entry.calls))]
@@ -101,6 +107,7 @@ class ScoutValue:
     def depart(self, session: int, agent: int) -> None:
         """The call is done, well or not; the session waits for its next one."""
         entry = self.sessions.get(session)
+        self._move(session)
         if entry is not None and agent in entry.waiting:
             entry.waiting.remove(agent)
             if not entry.waiting:
@@ -135,6 +142,19 @@ class ScoutValue:
                 self._busy[survivor] = kept
         self._forget(absorbed)
 
+    def moved(self) -> dict[int, None]:
+        """Sessions of which more than time has changed the value since this was last asked.
+
+        The oldest are left out when there are very many.
+        """
+        moved, self._moved = self._moved, {}
+        return moved
+
+    def _move(self, session: int) -> None:
+        if len(self._moved) >= _MOST_MOVED:
+            del self._moved[next(iter(self._moved))]
+        self._moved[session] = None
+
     # -- what it is worth --------------------------------------------------------------
 
     def worth(self, node: NodeClass, now: int) -> float:
@@ -148,7 +168,7 @@ class ScoutValue:
 
         Neither age nor size enter: recency is in V, and benefit and cost both grow with size.
         """
-        return float(np.floor(4 * np.log2(max(worth, _WORTHLESS))))
+        return float(math.floor(4 * math.log2(max(worth, _WORTHLESS))))
 
     def private(
         self, session: int, agents: Iterable[int], kind: NodeKind, used: int, now: int
@@ -176,10 +196,12 @@ class ScoutValue:
     def shared(self, agents: Iterable[int], now: int) -> float:
         """V = O / (1 + O), O the odds of all live sessions and of sessions yet to come."""
         self._value(now)
-        total = sum(
-            self._odds[row] for agent in agents if (row := self.rows.get(agent)) is not None
-        )
-        return float(total / (1 + total))
+        total = 0.0
+        for agent in agents:
+            row = self.rows.get(agent)
+            if row is not None:
+                total += self._odds.item(row)
+        return total / (1 + total)
 
     def expected(self, now: int) -> dict[int, float]:
         """The value of every known agent's anchor, by agent id."""
@@ -220,6 +242,7 @@ class ScoutValue:
             self.counts.end(row, self._turn(entry.slot))
         self.reuse.forget_session(session, entry.calls)
         self.sessions.close(session)
+        self._move(session)
         self._valued = NOT_YET
 
     def _sweep(self, now: int) -> None:
@@ -232,6 +255,7 @@ class ScoutValue:
             self._forget(session)
 
     def _forget(self, session: int) -> None:
+        self._move(session)
         self._busy.pop(session, None)
         self.sessions.remove(session)
 
@@ -263,8 +287,9 @@ class ScoutValue:
             self._slots = self._slots[:0]
         self._update_lines()
         alive, recency = self._survival(self._slots, now)
-        values = (alive * recency)[:, None] * self._lines
-        values = np.minimum(values, CERTAIN)
+        values, odds = self._room(len(self._slots))
+        np.multiply((alive * recency)[:, None], self._lines, out=values)
+        np.minimum(values, CERTAIN, out=values)
         self._place = self._places()
         for entry in self._busy.values():
             for agent in entry.waiting:
@@ -273,7 +298,16 @@ class ScoutValue:
                     values[self._place[entry.slot], row] = CERTAIN
         self._values = values
         newborn = self.horizon.turnover * self.horizon.births * self._from_start
-        self._odds = passage.odds(values).sum(axis=0) + newborn
+        np.subtract(1, values, out=odds)
+        self._odds = np.divide(values, odds, out=odds).sum(axis=0) + newborn
+
+    def _room(self, sessions: int) -> tuple[Floats, Floats]:
+        """Two (sessions, n) arrays to write into: fresh ones of that size cost page faults."""
+        size = sessions * len(self.rows)
+        if self._scratch.shape[1] < size:
+            self._scratch = np.empty((2, 2 * size))
+        first, second = self._scratch[:, :size].reshape(2, sessions, len(self.rows))
+        return first, second
 
     def _patience(self) -> int:
         """Dispatches between two refreshes: few while each call still changes much."""
@@ -309,7 +343,7 @@ class ScoutValue:
         return place
 
     def _at(self, slot: int, row: int) -> float:
-        return float(self._values[self._place[slot], row])
+        return float(self._values.item(self._place.item(slot), row))
 
     def _refresh(self, now: int) -> None:
         counts, n = self.counts, len(self.rows)
@@ -352,8 +386,12 @@ class ScoutValue:
         age = (now - self.sessions.last[slots]).astype(float)
         everyone = self.counts.all_gaps + _SPREAD_GAPS
         everyone = everyone / everyone.sum()
-        gaps = self.counts.gaps[row] + self.config.gap_shrink * everyone
-        tail, recency = passage.gap_tail(gaps, _EDGES, np.maximum(age, 1.0), self.horizon.turnover)
+        # A gap histogram belongs to the agent that spoke last, not to the session: few lines.
+        spoke, line = np.unique(row, return_inverse=True)
+        gaps = self.counts.gaps[spoke] + self.config.gap_shrink * everyone
+        tail, recency = passage.gap_tail(
+            gaps, line, _EDGES, np.maximum(age, 1.0), self.horizon.turnover
+        )
         turn = np.minimum(self.sessions.turn[slots], TURNS - 1)
         q = passage.combine_ends(self._q[row], self._q_turn[turn], self._mean_end)
         return passage.liveness(q, tail), recency

@@ -84,7 +84,7 @@ def test_the_gap_tail_falls_and_the_remaining_discount_rises_towards_the_end_of_
     weights = np.zeros((3, 80))
     weights[:, 16] = 1.0
     age = np.array([1.0, 14.0, 200.0])
-    tail, phi = passage.gap_tail(weights, EDGES, age, horizon=20.0)
+    tail, phi = passage.gap_tail(weights, np.arange(len(age)), EDGES, age, horizon=20.0)
     centre = 2.0 ** (16.5 / 4)
     assert tail.tolist() == [1.0, 1.0, 0.0]
     assert phi[0] == pytest.approx(np.exp(-(centre - 1) / 20))
