@@ -41,6 +41,12 @@ class IdentityConfig:
     max_namespaces: int = _number(256, 1, 65536, "tenants (salt, extra key, LoRA) kept")
     max_anchor_nodes: int = _number(16384, 64, MAX_TABLE, "prefix chunks kept per namespace")
     trim: bool = _flag(True, "free only the tail of a leaf that is larger than the shortfall")
+    core: str = _choice(
+        "auto",
+        ("auto", "rust", "python"),
+        "SGLang's tree core below the policy; auto: Rust where SGLang would use it and the policy "
+        "can, rust: the same, with a warning where it cannot",
+    )
 
 
 @dataclass(frozen=True)

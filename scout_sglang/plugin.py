@@ -55,9 +55,9 @@ STATE = "sglang.srt.managers.scheduler_components.internal_state.SchedulerIntern
 HOOKS: tuple[Hook, ...] = (
     Hook(f"{ARGS}.from_cli_args", "scout_sglang.plugin:mark_command_line", "after", always=True),
     Hook(f"{ARGS}.resolve_once", "scout_sglang.plugin:check_start", "around", always=True),
-    Hook(f"{CACHE}.__init__", "scout_sglang.tree_core_python:on_cache_init", "around"),
-    Hook(f"{CACHE}.checkpoint_into_tree", "scout_sglang.tree_core_python:on_checkpoint", "around"),
-    Hook(f"{CACHE}.evict_for_alloc", "scout_sglang.tree_core_python:on_evict_for_alloc", "around"),
+    Hook(f"{CACHE}.__init__", "scout_sglang.tree_core:on_cache_init", "around"),
+    Hook(f"{CACHE}.checkpoint_into_tree", "scout_sglang.tree_core:on_checkpoint", "around"),
+    Hook(f"{CACHE}.evict_for_alloc", "scout_sglang.tree_core:on_evict_for_alloc", "around"),
     Hook(f"{CACHE}.on_release", "scout_sglang.dispatch:on_release", "around"),
     Hook(f"{SCHEDULER}._add_request_to_queue", "scout_sglang.dispatch:on_queue", "around"),
     Hook(f"{SCHEDULER}._release_aborted_request", "scout_sglang.dispatch:on_queue_abort", "around"),

@@ -7,31 +7,21 @@ When our code fails during a walk, that walk goes by last access alone.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sglang.srt.mem_cache import utils as cache_utils
-from sglang.srt.mem_cache.base_prefix_cache import (
-    EvictParams,
-    MatchPrefixParams,
-    MatchResult,
-)
+from sglang.srt.mem_cache.base_prefix_cache import MatchPrefixParams, MatchResult
 from sglang.srt.mem_cache.evict_policy import EvictionStrategy
-from sglang.srt.mem_cache.unified_cache import tree_core_registry
 from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 from sglang.srt.mem_cache.unified_cache.unified_tree_core import UnifiedTreeCore, UnifiedTreeNode
 
 from radix_policy import tags
-from radix_policy.config import POLICIES, parse_config
+from radix_policy.config import parse_config
 from radix_policy.scout import Scout
-from scout_sglang import plugin
 from scout_sglang.dispatch import Calls, Underway
 from scout_sglang.faults import FAULTS
-
-logger = logging.getLogger(__name__)
 
 BACKEND = "scout-python"
 Order = tuple[float, float, int]
@@ -251,68 +241,3 @@ class ScoutTreeCore(UnifiedTreeCore):
                 self.scout_calls.scout.flush()
             except Exception:
                 FAULTS.record("flush")
-
-
-def register_backend() -> None:
-    """Make the policies and the core known to SGLang's own factories. Idempotent."""
-    for policy in POLICIES:
-        cache_utils._EVICTION_POLICY_FACTORIES.setdefault(
-            policy, lambda policy=policy, **config: ScoutStrategy(policy, **config)
-        )
-    if tree_core_registry.get_tree_core_factory(BACKEND) is None:
-        tree_core_registry.register_tree_core_backend(BACKEND, ScoutTreeCore)
-
-
-def on_cache_init(init: Callable[..., None], cache: Any, params: Any) -> None:
-    """AROUND UnifiedRadixCache.__init__: under one of our policies, on our tree core."""
-    policy = params.eviction_policy.lower()
-    if policy not in POLICIES or params.disable:
-        init(cache, params)
-        return
-    if plugin.active_policy() is not None:
-        plugin.verify()
-    register_backend()
-    params.tree_core_backend = BACKEND
-    init(cache, params)
-    core = cache.tree_core
-    if not isinstance(core, ScoutTreeCore):
-        raise RuntimeError(
-            f"policy {policy} needs the tree core {BACKEND}, got {type(core).__name__}; "
-            "unset SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND or choose --radix-eviction-policy lru"
-        )
-    logger.info(
-        "scout: policy=%s cache=%s tree_core=%s capacity=%d page_size=%d constants=%s",
-        policy,
-        type(cache).__name__,
-        BACKEND,
-        params.token_to_kv_pool_allocator.size,
-        params.page_size,
-        asdict(core.eviction_strategy.config),
-    )
-
-
-def on_checkpoint(checkpoint: Callable[..., None], cache: Any, req: Any, **kwargs: Any) -> None:
-    """AROUND UnifiedRadixCache.checkpoint_into_tree: inserts belong to this request."""
-    core = cache.tree_core
-    if not isinstance(core, ScoutTreeCore) or core.scout_calls is None:
-        checkpoint(cache, req, **kwargs)
-        return
-    core.current = core.scout_calls.start(req.rid, req.kv.cache_protected_len)
-    try:
-        checkpoint(cache, req, **kwargs)
-    finally:
-        core.current = None
-
-
-def on_evict_for_alloc(
-    evict: Callable[..., Any], cache: Any, params: EvictParams, **kwargs: Any
-) -> Any:
-    """AROUND UnifiedRadixCache.evict_for_alloc: the walk is asked for all, but needs this much."""
-    core = cache.tree_core
-    if isinstance(core, ScoutTreeCore) and not kwargs:
-        core.shortfall = params.num_tokens
-    try:
-        return evict(cache, params, **kwargs)
-    finally:
-        if isinstance(core, ScoutTreeCore):
-            core.shortfall = None

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from radix_policy.config import POLICIES
 from scout_sglang import plugin
 from scout_sglang.dispatch import calls_of, on_queue, on_queue_abort
 from scout_sglang.replay.policies.radix import RadixPolicy
@@ -27,6 +28,8 @@ class Lab:
     """One cache. Calls are named by the caller; prompts and outputs are lists of token ids."""
 
     def __init__(self, policy: str, capacity: int, page_size: int = 1, **config: Any) -> None:
+        if policy in POLICIES:
+            config.setdefault("core", "python")
         hooks = [hook for hook in plugin.HOOKS if hook.target.startswith(plugin.CACHE)]
         plugin.apply(hooks)
         plugin.verify(hooks)

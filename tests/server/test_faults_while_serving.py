@@ -9,11 +9,12 @@ import pytest
 from evals.app.client import Run
 from tests.server import support
 from tests.server.plugins import scout_testing
-from tests.server.plugins.scout_testing import EVERYTHING, POINTS
+from tests.server.plugins.scout_testing import EVERYTHING, ON_RUST
 
 pytestmark = pytest.mark.server
 
 CALLS_A_POINT = 5
+POINTS = {**scout_testing.POINTS, **ON_RUST}
 KINDS = set().union(*POINTS.values())
 
 

@@ -20,7 +20,8 @@ FAULTS = "SCOUT_TESTING_FAULTS"
 RANK_SCORE = "SCOUT_TESTING_RANK_SCORE"
 EVERYTHING = "everything"
 
-# Every function of ours that SGLang's own steps end up in, and the kinds its faults may bear.
+# Functions of ours that SGLang's own steps end up in, and the kinds their faults may bear: those
+# that run on either tree core, and those that run on one of them.
 POINTS = {
     "radix_policy.scout:Scout.observe": {"arrive"},
     "radix_policy.scout:Scout.admit": {"match"},
@@ -34,9 +35,18 @@ POINTS = {
     "radix_policy.scout:Scout.state": {"state"},
     "radix_policy.guard:Guard.beta": {"walk", "start", "state"},
     "radix_policy.tags:born": {"insert", "match"},
-    "radix_policy.tags:split": {"split"},
     "scout_sglang.dispatch:call_of": {"arrive"},
+}
+ON_PYTHON = {
+    "radix_policy.tags:split": {"split"},
     "scout_sglang.tree_core_python:ScoutTreeCore._trim": {"trim"},
+}
+ON_RUST = {
+    "radix_policy.tags:split": {"evict"},
+    "radix_policy.buckets:Buckets.put": {"insert", "match", "evict", "walk"},
+    "radix_policy.scout:Scout.root": {"evict"},
+    "scout_sglang.tree_core_rust:RustScoutCore._trim": {"trim"},
+    "scout_sglang.tree_core_rust:RustScoutCore._evictable": {"score"},
 }
 
 _evicted: Counter[str] = Counter()
@@ -53,7 +63,7 @@ def register() -> None:
     HookRegistry.register(f"{plugin.CACHE}._evict", count_evicted, HookType.AFTER)
     HookRegistry.register(f"{plugin.STATE}.get_internal_state", report, HookType.AFTER)
     if path := os.environ.get(FAULTS):
-        for point in POINTS:
+        for point in {**POINTS, **ON_RUST}:
             make_breakable(point, lambda: Path(path).read_text())
     if os.environ.get(RANK_SCORE):
         turn_round_on_second_rank()
