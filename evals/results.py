@@ -1,86 +1,192 @@
-"""``python -m evals.results REPORT.json… > evals/RESULTS.md``: replay reports as one page.
+"""``python -m evals.results --traces DIR``: every workload under every policy, as RESULTS.md.
 
-The reports are what ``python -m scout_sglang.replay … --json REPORT.json`` writes.
+Runs the replay lab once for each row (a workload at its capacities, with and without ids) and
+keeps each report in ``--reports``: a second run goes on where the first was stopped. Rows without
+a report are left out of the page.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
+POLICIES = "lru,lfu,slru,tlru,cachescout,anchor-protect,scout,belady,infinite"
+TLRU = '{"threshold": 512, "next_prompt_estimate": 256}'
+COLUMNS = (
+    *("lru", "lfu", "slru", "tlru", "cachescout", "literal", "anchor-protect"),
+    *("scout", "no ids", "belady", "infinite"),
+)
+PAGE = Path(__file__).with_name("RESULTS.md")
+
+
+class Row(NamedTuple):
+    """A workload at some capacities. ``more``: further arguments of the lab."""
+
+    source: str
+    capacities: str = ""
+    more: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Names the row and its report."""
+        name = Path(self.source).name.removeprefix("synthetic:").split(".")[0]
+        return name + "".join(self.more)
+
+
+ROWS = (
+    Row("synthetic:mix24", "8000,12000,16000,24000,32000"),
+    Row("virtual_lab.jsonl.zst"),
+    Row("whowhen_alg.jsonl.zst"),
+    Row("whowhen_alg.jsonl.zst", more=("--end-labels",)),
+    Row("taubench_airline.jsonl.zst"),
+    Row("whowhen_hand.jsonl.zst"),
+    Row("synthetic:debate", "6500,9000,12000"),
+    Row("synthetic:selector", "6500,9000,12000"),
+    Row("synthetic:random", "6500,9000"),
+    Row("synthetic:pipeline", "6500,9000"),
+    Row("synthetic:mix102", "12000,20000,32000"),
+    Row("synthetic:chat"),
+    Row("synthetic:drift", "8000"),
+    Row("synthetic:bursts"),
+    Row("synthetic:loop"),
+    Row("synthetic:sweep"),
+    Row("synthetic:labels-shuffled"),
+    Row("synthetic:skills"),
+    Row("synthetic:thinking"),
+)
+VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "": (POLICIES, ("--config", f"tlru={TLRU}")),
+    "literal": ("cachescout", ("--config", 'cachescout={"variant": "literal"}')),
+    "no ids": ("scout", ("--no-ids",)),
+}
 INTRODUCTION = """# Results
 
 Share of prompt tokens found cached, in percent, on SGLang's own cache classes in the replay lab
-(`python -m scout_sglang.replay`, see `scout_sglang/replay/README.md`); in brackets the points over
-lru, paired by seed. *Bound* knows all future calls and frees page by page; *infinite* never
-evicts. *Gap* is the share of the way from lru to the bound that scout covers. Live: mean number of
-sessions under way. Shared: share of prompt tokens in prefixes that sessions share. A row with more
-than 1 % of calls not admitted is in brackets: it is no measurement.
+(`scout_sglang/replay/README.md`); in brackets the points over lru. Mean of {seeds} seeds (session
+arrivals and pauses; the generated workloads' text stays the same); below scout the lowest and the
+highest gain of a seed. *Bound* knows all future calls and frees page by page; *infinite* never
+evicts. *Gap* is the share of the way from lru to the bound that scout covers. A row with more than
+1 % of calls not admitted is in brackets: it is no measurement. Best of SGLang's own and of all
+others in bold. Every policy starts empty; the first 15 % of the calls are not counted.
 
-Losses are rows with a minus. This page was written by `python -m evals.results`.
-"""
-COLUMNS = ("lru", "slru", "cachescout", "scout", "belady", "infinite")
+Losses are cells with a minus, and rows in which another column than scout is bold.
+
+    python -m evals.results --traces {traces} --seeds {seeds}
+
+| workload | capacity | lru | lfu | slru | tlru | cachescout | literal | anchor-protect | scout \
+| no ids | bound | infinite | gap |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
-def main(paths: Sequence[str]) -> int:
-    print(INTRODUCTION)
-    print(
-        "| trace | capacity | seeds | live | shared | lru | slru | cachescout | **scout** "
-        "| bound | infinite | gap |"
-    )
-    print("|" + "---|" * 12)
-    for path in paths:
-        loaded = json.loads(Path(path).read_text(encoding="utf-8"))
-        for report in loaded if isinstance(loaded, list) else [loaded]:
-            for row in rows(report):
-                print("| " + " | ".join(row) + " |")
+def main(argv: Sequence[str] | None = None) -> int:
+    cli = argparse.ArgumentParser(prog="evals.results", description=__doc__)
+    cli.add_argument("--traces", type=Path, required=True, help="folder of the recorded sets")
+    cli.add_argument("--reports", type=Path, default=Path("build/results"))
+    cli.add_argument("--seeds", type=int, default=3)
+    cli.add_argument("--jobs", type=int, default=2, help="replays at once")
+    cli.add_argument("--page-only", action="store_true", help="from the reports that there are")
+    args = cli.parse_args(argv)
+    args.reports.mkdir(parents=True, exist_ok=True)
+    if not args.page_only:
+        with ThreadPoolExecutor(args.jobs) as pool:
+            list(pool.map(lambda job: _run(args, *job), _jobs()))
+    PAGE.write_text(page(args.reports, args.seeds, args.traces.name), encoding="utf-8")
     return 0
 
 
-def rows(report: dict[str, Any]) -> list[list[str]]:
-    """One table row for each capacity of a report."""
-    trace, results = report["trace"], report["results"]
-    name = Path(trace["name"]).name.split(".")[0]
-    out = []
-    for capacity in dict.fromkeys(result["capacity"] for result in results):
-        cells = {p: _of(results, capacity, p) for p in COLUMNS}
-        valid = all(run["valid"] for p in ("lru", "scout") for run in cells[p])
-        size = f"{capacity:,}" if valid else f"({capacity:,})"
-        row = [name, size, str(len(cells["lru"])), f"{trace['live_sessions']:.1f}"]
-        row.append(f"{100 * trace['anchor_share']:.0f} %")
-        row += [_cell(cells[p], cells["lru"], gain=p not in ("lru", "infinite")) for p in COLUMNS]
-        row.append(_gap(cells))
-        out.append(row)
-    return out
+def _jobs() -> list[tuple[Row, str]]:
+    return [(row, variant) for row in ROWS for variant in VARIANTS]
 
 
-def _of(results: Sequence[dict[str, Any]], capacity: int, policy: str) -> list[dict[str, Any]]:
-    return [r for r in results if (r["capacity"], r["policy"]) == (capacity, policy)]
+def _report(folder: Path, row: Row, variant: str) -> Path:
+    return folder / f"{row.name}{variant.replace(' ', '-')}.json"
 
 
-def _rate(runs: Sequence[dict[str, Any]]) -> float:
-    return 100 * fmean(run["hit_rate"] for run in runs)
-
-
-def _cell(runs: Sequence[dict[str, Any]], base: Sequence[dict[str, Any]], gain: bool) -> str:
-    if not runs:
-        return "–"
-    shown = f"{_rate(runs):.1f}"
-    return f"{shown} ({_rate(runs) - _rate(base):+.1f})" if gain and base else shown
-
-
-def _gap(cells: dict[str, list[dict[str, Any]]]) -> str:
-    if not all(cells[p] for p in ("lru", "scout", "belady")):
-        return "–"
-    room = _rate(cells["belady"]) - _rate(cells["lru"])
-    return (
-        f"{100 * (_rate(cells['scout']) - _rate(cells['lru'])) / room:.0f} %" if room > 0.1 else "–"
+def _run(args: argparse.Namespace, row: Row, variant: str) -> None:
+    path = _report(args.reports, row, variant)
+    if path.exists():
+        return
+    policies, more = VARIANTS[variant]
+    generated = row.source.startswith("synthetic:")
+    command = [sys.executable, "-m", "scout_sglang.replay"]
+    command += [row.source if generated else str(args.traces / row.source)]
+    command += ["--policies", policies, "--seed", ",".join(map(str, range(args.seeds)))]
+    command += ["--capacity", row.capacities] if row.capacities else []
+    unfinished = path.with_suffix(".part")
+    subprocess.run(
+        [*command, *more, *row.more, "--json", str(unfinished)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
+    unfinished.rename(path)
+    print(f"{row.name} {variant}", flush=True)
+
+
+def page(folder: Path, seeds: int, traces: str) -> str:
+    """RESULTS.md from the reports in ``folder``."""
+    lines = [INTRODUCTION.format(seeds=seeds, traces=traces)]
+    for row in ROWS:
+        if not _report(folder, row, "").exists():
+            continue
+        (report,) = json.loads(_report(folder, row, "").read_text(encoding="utf-8"))
+        results = report["results"]
+        for variant in ("literal", "no ids"):
+            path = _report(folder, row, variant)
+            for result in json.loads(path.read_text())[0]["results"] if path.exists() else ():
+                results.append({**result, "policy": variant})
+        lines += ["| " + " | ".join(cells) + " |" for cells in table(row.name, results)]
+    return "\n".join(lines) + "\n"
+
+
+def table(name: str, results: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """One line of cells for each capacity."""
+    lines = []
+    for capacity in dict.fromkeys(result["capacity"] for result in results):
+        rates = {p: _rates(results, capacity, p) for p in COLUMNS}
+        runs = [r for r in results if r["capacity"] == capacity and r["policy"] in ("lru", "scout")]
+        size = f"{capacity:,}" if all(run["valid"] for run in runs) else f"({capacity:,})"
+        rivals = {p: fmean(v.values()) for p, v in rates.items() if v and p in COLUMNS[:8]}
+        best = max(rivals, key=lambda p: rivals[p])
+        cells = [_cell(rates[p], rates["lru"], p, p == best) for p in COLUMNS]
+        lines.append([name, size, *cells, _gap(rates)])
+    return lines
+
+
+def _rates(results: Sequence[dict[str, Any]], capacity: int, policy: str) -> dict[int, float]:
+    """Hit rate in percent by seed."""
+    return {
+        r["seed"]: 100 * r["hit_rate"]
+        for r in results
+        if (r["capacity"], r["policy"]) == (capacity, policy)
+    }
+
+
+def _cell(rates: dict[int, float], base: dict[int, float], policy: str, best: bool) -> str:
+    if not rates:
+        return "–"
+    shown = f"**{fmean(rates.values()):.1f}**" if best else f"{fmean(rates.values()):.1f}"
+    if policy in ("lru", "infinite"):
+        return shown
+    gains = [rate - base[seed] for seed, rate in rates.items()]
+    shown += f" ({fmean(gains):+.1f})"
+    spread = policy == "scout" and len(gains) > 1
+    return f"{shown}<br>{min(gains):+.1f} to {max(gains):+.1f}" if spread else shown
+
+
+def _gap(rates: dict[str, dict[int, float]]) -> str:
+    if not all(rates[p] for p in ("lru", "scout", "belady")):
+        return "–"
+    lru, scout, bound = (fmean(rates[p].values()) for p in ("lru", "scout", "belady"))
+    return f"{100 * (scout - lru) / (bound - lru):.0f} %" if bound - lru > 0.1 else "–"
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())
