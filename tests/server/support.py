@@ -1,10 +1,14 @@
-"""What the tests on real servers share: one workload, one way to start and to look inside."""
+"""What the tests on real servers share: one workload, one way to start and to look inside.
+
+They serve a tiny random model; `SCOUT_TEST_MODEL=embedded` serves SmolLM2 instead, minutes slower.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import json
+import os
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +38,7 @@ def capacity(model: str) -> int:
 
 def server(policy: str, log_path: Path, *more: str, model: str = "", **env: str) -> Server:
     """A server in float32 whose ranks load the test plugin; ``env`` goes to the plugin."""
-    model = model or tiny_model_path()
+    model = model or os.environ.get("SCOUT_TEST_MODEL") or tiny_model_path()
     args = [
         *("--model-path", model, "--dtype", "float32"),
         *("--radix-eviction-policy", policy),
