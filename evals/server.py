@@ -115,20 +115,17 @@ class Server:
         """End the server and its children: politely, then by force. Safe to call twice."""
         if self._process is None:
             return
-        self._signal(signal.SIGTERM)
+        # The launcher alone: it ends its ranks itself, and takes their own end for a crash.
+        self._process.terminate()
         try:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             pass
         finally:
             # Children may outlive the launcher; they share its group.
-            self._signal(signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-
-    def _signal(self, number: int) -> None:
-        assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
 
     def _wait_until_healthy(self) -> None:
         deadline = time.monotonic() + self.start_seconds

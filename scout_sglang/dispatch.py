@@ -6,6 +6,8 @@ SGLang's original exactly once, whatever happens in ours.
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,7 +18,9 @@ from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.scout import Scout
 from scout_sglang.faults import guarded
 
+logger = logging.getLogger(__name__)
 MOST_CALLS = 1 << 16
+LABELS = {"agent", "session", "end_of_session"}
 _NOT_A_CALL = "HEALTH_CHECK"
 
 
@@ -99,6 +103,8 @@ def call_of(req: Any) -> Call:
     parameters is explicit; ``session_id`` names the session; a routing key is evidence only.
     """
     label = (req.sampling_params.custom_params or {}).get("scout") or {}
+    if not label.keys() <= LABELS:
+        _complain_of_labels()
     session = label.get("session") or req.session_id
     agent = label.get("agent")
     return Call(
@@ -108,6 +114,16 @@ def call_of(req: Any) -> Call:
         session=None if session is None else str(session),
         routing_key=req.routing_key,
         end_of_session=bool(label.get("end_of_session", False)),
+    )
+
+
+@functools.cache
+def _complain_of_labels() -> None:
+    """Once for all: the name comes from a client, and a request is no place to fail."""
+    logger.warning(
+        "scout: a request has custom_params.scout with an unknown field, which is ignored; "
+        "accepted: %s",
+        ", ".join(sorted(LABELS)),
     )
 
 

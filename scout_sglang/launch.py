@@ -36,11 +36,15 @@ and understands
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag to append, and why."""
+    """A flag to append, and why; a switch has no value."""
 
     name: str
     value: str
     why: str
+
+    @property
+    def words(self) -> list[str]:
+        return [self.name, self.value] if self.value else [self.name]
 
 
 def main(argv: list[str]) -> None:
@@ -52,8 +56,8 @@ def main(argv: list[str]) -> None:
         return serve(argv)
     load_plugin()
     for flag in (flags := additions(argv)):
-        print(f"scout: added {flag.name} {flag.value} ({flag.why})", file=sys.stderr)
-    serve([*argv, *(word for flag in flags for word in (flag.name, flag.value))])
+        print(f"scout: added {' '.join(flag.words)} ({flag.why})", file=sys.stderr)
+    serve([*argv, *(word for flag in flags for word in flag.words)])
 
 
 def serve(argv: list[str]) -> None:
@@ -167,6 +171,7 @@ def cpu_flags(given: Namespace) -> list[Flag]:
             {"mem_fraction_static", "max_total_tokens"},
             Flag("--mem-fraction-static", "0.2", f"{why}; of the free main memory"),
         ),
+        ({"sleep_on_idle"}, Flag("--sleep-on-idle", "", f"{why}; else an idle server spins")),
     )
     return [flag for dests, flag in candidates if not dests & vars(given).keys()]
 

@@ -15,6 +15,7 @@ CPU = [
     ("--device", "cpu"),
     ("--attention-backend", "torch_native"),
     ("--mem-fraction-static", "0.2"),
+    ("--sleep-on-idle", ""),
 ]
 SCOUT = ("--radix-eviction-policy", "scout")
 
@@ -62,6 +63,7 @@ def test_the_wish_for_sglangs_own_cpu_kernels_is_left_alone(monkeypatch):
         (["--decode-attention-backend=triton"], CPU[1]),
         (["--mem-fraction", "0.5"], CPU[2]),
         (["--max-total-tokens", "4000"], CPU[2]),
+        (["--sleep-on-idle"], CPU[3]),
         (["--radix-eviction-policy", "lru"], SCOUT),
         (["--radix-eviction-policy=cachescout"], SCOUT),
     ],
@@ -76,7 +78,7 @@ def test_what_a_config_file_gives_is_not_added_again(tmp_path):
         "model-path: some/model\nattention-backend: triton\nradix-eviction-policy: slru\n"
         "max-total-tokens: 4000\n"
     )
-    assert added("--config", str(config)) == [CPU[0]]
+    assert added("--config", str(config)) == [CPU[0], CPU[3]]
 
 
 @pytest.mark.parametrize("spelling", [["--model-path", "embedded"], ["--model=embedded"]])
@@ -93,7 +95,7 @@ def test_embedded_in_a_config_file_wins_over_the_file(tmp_path, monkeypatch):
     config = tmp_path / "server.yaml"
     config.write_text("model-path: embedded\nserved-model-name: small\n")
     argv = ["--config", str(config)]
-    words = [word for flag in added(*argv) for word in flag]
+    words = [word for flag in launch.additions(argv) for word in flag.words]
     _, values = launch.parse([*argv, *words])
     assert (values.model_path, values.served_model_name) == ("/cache/smollm2", "small")
 
@@ -120,7 +122,7 @@ def test_a_model_under_which_scout_cannot_work_keeps_the_stock_policy(
     monkeypatch.setattr(plugin, "_policy_is_ours_by_default", False)
     monkeypatch.setattr(plugin.compat, "resolved_problem", lambda *_: "it has Mamba layers.")
     argv = ["--model-path", "dummy"]
-    argv += [word for flag in added(*argv) for word in flag]
+    argv += [word for flag in launch.additions(argv) for word in flag.words]
     assert sglang_start(argv).radix_eviction_policy == "lru"
     assert plugin.active_policy() is None
     assert "own eviction policy: it has Mamba layers." in capsys.readouterr().err

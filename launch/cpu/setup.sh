@@ -81,14 +81,14 @@ fingerprint() {
 }
 
 announce() {
-  local download="0.5 GB" disk=3
-  [ "$1" = small ] || { download="5 GB" disk=12; }
+  local download="0.5 GB" disk=2 room=3
+  [ "$1" = small ] || { download="5 GB" disk=11 room=12; }
   case " ${todo[*]} " in
     *" venv "*)
       echo "Setting up the $1 CPU install in $VENV: up to $download to download (less what pip has"
       echo "cached), ${disk} GB on disk. It can be interrupted; run it again to go on."
-      [ "$(df -Pk . | awk 'NR == 2 {print int($4 / 1048576)}')" -ge "$disk" ] ||
-        die "less than $disk GB are free in $PWD"
+      [ "$(df -Pk . | awk 'NR == 2 {print int($4 / 1048576)}')" -ge "$room" ] ||
+        die "less than $room GB are free in $PWD"
       ;;
     *) echo "Bringing $VENV up to date." ;;
   esac

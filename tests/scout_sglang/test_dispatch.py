@@ -74,6 +74,16 @@ def test_custom_parameters_are_explicit_and_win():
     assert (call.agent, call.session, call.end_of_session) == ("7", "mine", True)
 
 
+def test_an_unknown_field_in_a_label_is_ignored_and_said_once(caplog):
+    dispatch._complain_of_labels.cache_clear()
+    for session in "ab":
+        req = request()
+        req.sampling_params.custom_params = {"scout": {"agnt": 7, "session": session}}
+        assert (call_of(req).agent, call_of(req).session) == (None, session)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert "accepted: agent, end_of_session, session" in said
+
+
 def test_a_call_is_told_once_from_arrival_to_end_however_often_it_is_matched():
     calls = fresh()
     told = []

@@ -59,19 +59,22 @@ def test_after_a_flush_the_cache_is_empty_and_answers_are_the_same(url):
 @pytest.mark.parametrize("mode", ["in_place", "retract"])
 @pytest.mark.parametrize("flush", [False, True], ids=["", "flushed"])
 def test_a_paused_request_goes_on_where_it_was(mode, flush, url):
-    prompt = list(range(3000, 3200))
-    expected = support.generate(url, prompt, tokens=24)["text"]
-    stream = support.Stream(url, prompt, 24)
+    # Long enough that a busy machine still finds it running when the pause arrives.
+    prompt, tokens = list(range(3000, 3200)), 120
+    expected = support.generate(url, prompt, tokens=tokens)["text"]
+    stream = support.Stream(url, prompt, tokens)
     stream.read(4)
     support.post(url, "/pause_generation", {"mode": mode})
-    if flush and mode == "retract":
-        support.post(url, "/flush_cache")
-        assert support.inside(url)["testing"]["protected"] == 0
-    elif flush:
-        with pytest.raises(urllib.error.HTTPError):  # its KV is in use
+    try:
+        if flush and mode == "retract":
             support.post(url, "/flush_cache")
-    assert support.inside(url)["scout"]["underway"] == 1
-    support.post(url, "/continue_generation")
+            assert support.inside(url)["testing"]["protected"] == 0
+        elif flush:
+            with pytest.raises(urllib.error.HTTPError):  # its KV is in use
+                support.post(url, "/flush_cache")
+        assert support.inside(url)["scout"]["underway"] == 1
+    finally:
+        support.post(url, "/continue_generation")
     ended = stream.rest()
     assert ended["finish_reason"]["type"] == "length"
     assert stream.text == expected
