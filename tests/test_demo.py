@@ -190,7 +190,9 @@ def test_a_server_that_does_not_start_is_shown_with_the_end_of_its_log(tmp_path,
 
 @pytest.mark.server
 def test_ctrl_c_stops_the_server_too(tmp_path):
-    command = [sys.executable, "-m", "evals.demo", *_tiny(tmp_path, "--policies", "lru")]
+    # So many calls that it can't be over before the signal comes.
+    more = ["--policies", "lru", "--sessions", "60"]
+    command = [sys.executable, "-m", "evals.demo", *_tiny(tmp_path, *more)]
     running = subprocess.Popen(
         command,
         stderr=subprocess.PIPE,
