@@ -199,6 +199,8 @@ def test_ctrl_c_stops_the_server_too(tmp_path):
         text=True,
         cwd=tmp_path,  # every process of the server inherits it: that is how we find them
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        # As from a terminal: a shell's background jobs inherit Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         log = tmp_path / "logs" / "server-lru.log"
