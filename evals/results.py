@@ -69,12 +69,12 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
 INTRODUCTION = """# Results
 
 Share of prompt tokens found cached, in percent, on SGLang's own cache classes in the replay lab
-(`scout_sglang/replay/README.md`); in brackets the points over lru. Mean of {seeds} seeds (session
-arrivals and pauses; the generated workloads' text stays the same); below scout the lowest and the
-highest gain of a seed. *Bound* knows all future calls and frees page by page; *infinite* never
+(`scout_sglang/replay/README.md`); in brackets the points over lru. Seeds of session arrivals and
+pauses: {seeds}, the mean is shown; with several, the lowest and the highest gain stand below scout. *Bound* knows all future calls and frees page by page; *infinite* never
 evicts. *Gap* is the share of the way from lru to the bound that scout covers. A row with more than
-1 % of calls not admitted is in brackets: it is no measurement. Best of SGLang's own and of all
-others in bold. Every policy starts empty; the first 15 % of the calls are not counted.
+1 % of calls not admitted is in brackets: it is no measurement. The best of all but the bounds is
+bold. Every policy starts empty; the first 15 % of the calls are not counted. Workloads of the
+command that are missing here were not measured yet.
 
 Losses are cells with a minus, and rows in which another column than scout is bold.
 
@@ -136,14 +136,17 @@ def page(folder: Path, seeds: int, traces: str) -> str:
     for row in ROWS:
         if not _report(folder, row, "").exists():
             continue
-        (report,) = json.loads(_report(folder, row, "").read_text(encoding="utf-8"))
-        results = report["results"]
+        results = _results(_report(folder, row, ""))
         for variant in ("literal", "no ids"):
             path = _report(folder, row, variant)
-            for result in json.loads(path.read_text())[0]["results"] if path.exists() else ():
+            for result in _results(path) if path.exists() else ():
                 results.append({**result, "policy": variant})
         lines += ["| " + " | ".join(cells) + " |" for cells in table(row.name, results)]
     return "\n".join(lines) + "\n"
+
+
+def _results(path: Path) -> list[dict[str, Any]]:
+    return list(json.loads(path.read_text(encoding="utf-8"))["results"])
 
 
 def table(name: str, results: Sequence[dict[str, Any]]) -> list[list[str]]:
