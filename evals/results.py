@@ -72,9 +72,10 @@ Share of prompt tokens found cached, in percent, on SGLang's own cache classes i
 (`scout_sglang/replay/README.md`); in brackets the points over lru. Seeds of session arrivals and
 pauses: {seeds}, the mean is shown; with several, the lowest and the highest gain stand below
 scout. *Bound* knows all future calls and frees page by page; *infinite* never evicts. *Gap* is the
-share of the way from lru to the bound that scout covers. A row with more than 1 % of calls not admitted is in brackets: it is no measurement. The best of all but the bounds is
-bold. Every policy starts empty; the first 15 % of the calls are not counted. Workloads of the
-command that are missing here were not measured yet.
+share of the way from lru to the bound that scout covers. A row with more than 1 % of calls not
+admitted is in brackets: it is no measurement. The best of all but the bounds is bold. Every policy
+starts empty; the first 15 % of the calls are not counted. Workloads of the command that are missing
+here were not measured yet.
 
 Losses are cells with a minus, and rows in which another column than scout is bold.
 
