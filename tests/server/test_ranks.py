@@ -33,12 +33,22 @@ def test_two_ranks_serve_under_heavy_eviction_without_a_divergence(logs, lru_run
 
 
 def test_the_checker_catches_a_score_that_depends_on_the_rank(logs, lru_run):
+    # Ranks that evict apart soon differ in the sizes of what they exchange, and now and then the
+    # model's own exchange fails first: the server ends then as well, but not by the checker.
+    assert any(
+        "Found rank divergence" in serve_apart(logs / f"divergence{attempt}.log", lru_run)
+        for attempt in range(4)
+    )
+
+
+def serve_apart(path, lru_run):
+    """The log of two ranks that order evictions differently; the server must have ended."""
     env = {**TWO_RANKS, scout_testing.RANK_SCORE: "1"}
-    with support.server("scout", logs / "divergence.log", "--tp", "2", **env) as server:
+    with support.server("scout", path, "--tp", "2", **env) as server:
         with pytest.raises(RequestFailedError):
             support.send_workload(server.url, lru_run.requests)
         deadline = time.monotonic() + 60
         while server.exit_code is None and time.monotonic() < deadline:
             time.sleep(0.2)
         assert server.exit_code not in (None, 0)
-    assert "Found rank divergence" in server.log_path.read_text(errors="replace")
+    return path.read_text(errors="replace")
