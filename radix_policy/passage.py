@@ -142,9 +142,9 @@ def ends_by_turn(D: Floats, turn: NDArray, q_turn: Floats, gamma: float, mean: f
     return np.asarray(np.exp(x * np.log(gamma) + ahead - going[turn][:, None]))
 
 
-def odds(value: Floats) -> Floats:
-    """v / (1 - v)."""
-    return value / (1 - value)
+def odds(value: Floats, out: Floats | None = None) -> Floats:
+    """v / (1 - v), written to ``out`` where given."""
+    return np.divide(value, np.subtract(1.0, value, out=out), out=out)
 
 
 def predictability(follows: Floats) -> float:

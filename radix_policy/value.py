@@ -298,8 +298,7 @@ class ScoutValue:
                     values[self._place[entry.slot], row] = CERTAIN
         self._values = values
         newborn = self.horizon.turnover * self.horizon.births * self._from_start
-        np.subtract(1, values, out=odds)
-        self._odds = np.divide(values, odds, out=odds).sum(axis=0) + newborn
+        self._odds = passage.odds(values, out=odds).sum(axis=0) + newborn
 
     def _room(self, sessions: int) -> tuple[Floats, Floats]:
         """Two (sessions, n) arrays to write into: fresh ones of that size cost page faults."""

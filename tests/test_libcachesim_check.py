@@ -12,13 +12,14 @@ from tests.replay.test_stack import one_page_calls
 pytest.importorskip("libcachesim", reason="the extra 'check' is not installed")
 
 
-def test_the_real_lru_agrees_where_every_leaf_is_one_page_and_calls_do_not_overlap():
-    sessions = one_call_sessions(one_page_calls(600, 40, 3))
+# While a call runs, the page of its last prompt token is taken too; SGLang keeps a spare one free.
+@pytest.mark.parametrize(("policy", "seed", "taken"), [("lru", 3, 2), ("belady", 5, 1)])
+def test_policies_agree_where_every_path_is_one_page_and_calls_do_not_overlap(policy, seed, taken):
+    sessions = one_call_sessions(one_page_calls(600, 40, seed))
     blocks = blocks_of(lambda: schedule(sessions, SEQUENTIAL, 0), 16)
     for pages in (5, 9, 20):
-        # SGLang keeps the page of the last prompt token and a spare one free while a call runs.
-        result, _ = run(sessions, "lru", (pages + 2) * 16, timing=SEQUENTIAL)
-        assert result.hit_rate == pytest.approx(block_hit_rate("lru", blocks, pages * 16))
+        result, _ = run(sessions, policy, (pages + taken) * 16, timing=SEQUENTIAL)
+        assert result.hit_rate == pytest.approx(block_hit_rate(policy, blocks, pages * 16))
 
 
 def test_stack_distances_agree_on_any_prefixes_at_every_capacity():
@@ -27,15 +28,6 @@ def test_stack_distances_agree_on_any_prefixes_at_every_capacity():
     curve = stack_curve(schedule(sessions, SEQUENTIAL, 0), 1)
     for capacity in range(40, 400, 23):
         assert curve.hit_rate(capacity) == pytest.approx(block_hit_rate("lru", blocks, capacity))
-
-
-def test_the_optima_agree_where_every_path_is_one_page_and_calls_do_not_overlap():
-    sessions = one_call_sessions(one_page_calls(600, 40, 5))
-    blocks = blocks_of(lambda: schedule(sessions, SEQUENTIAL, 0), 16)
-    for pages in (5, 9, 20):
-        # While a call runs, the page of its last prompt token is taken too.
-        result, _ = run(sessions, "belady", (pages + 1) * 16, timing=SEQUENTIAL)
-        assert result.hit_rate == pytest.approx(block_hit_rate("belady", blocks, pages * 16))
 
 
 def test_overlapping_calls_cost_the_lab_what_blocks_need_not_hold():

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 
 from radix_policy.config import POLICIES
 from scout_sglang import plugin
@@ -13,6 +15,13 @@ from scout_sglang.dispatch import calls_of, on_queue, on_queue_abort
 from scout_sglang.replay.policies.radix import RadixPolicy
 from scout_sglang.replay.pools import build_cache
 from scout_sglang.replay.request import LabRequest
+
+PAGES = st.sampled_from([1, 16])
+# Arguments for Program.step.
+steps = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 3), st.integers(0, 60)),
+    max_size=40,
+)
 
 
 def lab_request(rid: str, prompt: Any, **fields: Any) -> LabRequest:
@@ -201,6 +210,16 @@ class Program:
         rid, output, said = self.running.pop(session)
         self.lab.finish(rid, output)
         self.histories[session] = said + output
+
+
+def span(start: int, length: int) -> list[int]:
+    """Token ids that follow one another."""
+    return list(range(start, start + length))
+
+
+def evict(lab: Lab, tokens: int) -> int:
+    """Evict as for an allocation of so many tokens; how many were freed."""
+    return lab.cache.evict_for_alloc(EvictParams(num_tokens=tokens)).num_tokens_evicted
 
 
 def random_steps(seed: int, count: int) -> list[tuple[int, int, int, int]]:

@@ -13,18 +13,10 @@ from sglang.srt.managers.schedule_batch import FINISH_ABORT
 from radix_policy.call import Call
 from radix_policy.config import parse_config
 from radix_policy.scout import Scout
-from scout_sglang import dispatch, faults
+from scout_sglang import dispatch
 from scout_sglang.dispatch import Calls, call_of, on_queue, on_queue_abort, on_release
 from tests.scout_sglang.lab import lab_request
 from tests.server.plugins.scout_testing import make_breakable
-
-
-@pytest.fixture
-def counted(monkeypatch):
-    """An empty table of faults in place of the process-wide one."""
-    counts: dict[str, int] = {}
-    monkeypatch.setattr(faults.FAULTS, "counts", counts)
-    return counts
 
 
 def cache_with(calls: Calls | None) -> SimpleNamespace:

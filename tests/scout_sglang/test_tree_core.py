@@ -11,35 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 
 from radix_policy.call import NodeKind
 from scout_sglang import faults
-from tests.scout_sglang.lab import Lab, Program, random_steps
+from tests.scout_sglang.lab import PAGES, Lab, Program, evict, random_steps, span, steps
 from tests.server.plugins.scout_testing import ON_PYTHON, POINTS, make_breakable
 
 ROOT = Path(__file__).parents[2]
-PAGES = st.sampled_from([1, 16])
-steps = st.lists(
-    st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 3), st.integers(0, 60)),
-    max_size=40,
-)
-
-
-@pytest.fixture
-def counted(monkeypatch):
-    """An empty table of faults in place of the process-wide one."""
-    counts: dict[str, int] = {}
-    monkeypatch.setattr(faults.FAULTS, "counts", counts)
-    return counts
-
-
-def span(start: int, length: int) -> list[int]:
-    return list(range(start, start + length))
-
-
-def evict(lab: Lab, tokens: int) -> int:
-    return lab.cache.evict_for_alloc(EvictParams(num_tokens=tokens)).num_tokens_evicted
 
 
 # -- trimming ----------------------------------------------------------------------------

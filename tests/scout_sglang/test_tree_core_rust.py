@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
 from evals import soak
@@ -18,22 +17,8 @@ from scout_sglang import faults
 from scout_sglang.replay.request import token_array
 from scout_sglang.tree_core_python import ScoutTreeCore
 from scout_sglang.tree_core_rust import RustScoutCore
-from tests.scout_sglang.lab import Lab, Program, random_steps
+from tests.scout_sglang.lab import PAGES, Lab, Program, evict, random_steps, span, steps
 from tests.server.plugins.scout_testing import ON_RUST, POINTS, make_breakable
-
-PAGES = st.sampled_from([1, 16])
-steps = st.lists(
-    st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 3), st.integers(0, 60)),
-    max_size=40,
-)
-
-
-@pytest.fixture
-def counted(monkeypatch):
-    """An empty table of faults in place of the process-wide one."""
-    counts: dict[str, int] = {}
-    monkeypatch.setattr(faults.FAULTS, "counts", counts)
-    return counts
 
 
 def rust(capacity: int, page: int = 1, **config) -> Lab:
@@ -46,14 +31,6 @@ def python(capacity: int, page: int = 1, **config) -> Lab:
     lab = Lab("scout", capacity, page, core="python", **config)
     assert isinstance(lab.core, ScoutTreeCore)
     return lab
-
-
-def span(start: int, length: int) -> list[int]:
-    return list(range(start, start + length))
-
-
-def evict(lab: Lab, tokens: int) -> int:
-    return lab.cache.evict_for_alloc(EvictParams(num_tokens=tokens)).num_tokens_evicted
 
 
 def leaves(lab: Lab) -> list[tuple]:
