@@ -125,6 +125,18 @@ class CacheScoutValue:
         n = len(self.rows)
         return predictability(self._follows[:n, :n])
 
+    @property
+    def follows(self) -> Floats:
+        """C_ij, shape (n, n): agent row j ran right after row i."""
+        n = len(self.rows)
+        return self._follows[:n, :n]
+
+    @property
+    def live(self) -> int:
+        """Sessions that spoke not too long ago."""
+        since = self._now - _SILENT * self._gap
+        return sum(last >= since for _, last in self._current.values())
+
     def bytes(self) -> int:
         """Memory held by what was learned."""
         return self._follows.nbytes + 100 * len(self._current)

@@ -27,6 +27,10 @@ def _flag(default: bool, meaning: str) -> Any:
     return field(default=default, metadata={"meaning": meaning})
 
 
+def _text(meaning: str) -> Any:
+    return field(default=None, metadata={"text": True, "meaning": meaning})
+
+
 def _choice(default: str, choices: tuple[str, ...], meaning: str) -> Any:
     return field(default=default, metadata={"choices": choices, "meaning": meaning})
 
@@ -47,6 +51,13 @@ class IdentityConfig:
         "SGLang's tree core below the policy; auto: Rust where SGLang would use it and the policy "
         "can, rust: the same, with a warning where it cannot",
     )
+    mode: str = _choice(
+        "on", ("on", "shadow"), "shadow: evict as lru does, and estimate what the policy would hit"
+    )
+    shadow_sample: float = _number(1.0, 0.01, 1.0, "share of sessions that the shadow follows")
+    state_path: str | None = _text("file that what was learned is kept in across restarts")
+    state_seconds: int = _number(300, 5, 86_400, "seconds between two writes of that file")
+    expose_prompts: bool = _flag(False, "show the agents' fixed texts in GET /scout")
 
 
 @dataclass(frozen=True)
@@ -138,6 +149,10 @@ def _checked(name: str, knob: Any, value: Any) -> Any:
     if "choices" in meta:
         if value not in meta["choices"]:
             raise ConfigError(f"{name} must be one of {', '.join(meta['choices'])}, got {value!r}")
+        return value
+    if "text" in meta:
+        if value is not None and not (isinstance(value, str) and value):
+            raise ConfigError(f"{name} must be a text that is not empty, or null, got {value!r}")
         return value
     if "low" not in meta:
         if not isinstance(value, bool):

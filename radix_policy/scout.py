@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from radix_policy import bounds, snapshot, tags
+from radix_policy.accuracy import Accuracy
 from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
@@ -71,6 +72,7 @@ class Scout:
         self._next_tenant = 0
         self._worth: dict[NodeClass, float] = {}
         self.epoch = 0
+        self.accuracy = Accuracy()
 
     # -- observe -----------------------------------------------------------------------
 
@@ -84,6 +86,8 @@ class Scout:
         for absorbed, survivor in who.merged:
             tenant.value.merge(absorbed, survivor)
         self.horizon.dispatched(who.new_session)
+        if self.accuracy.due(self.clock) and not who.new_session:
+            self.accuracy.judge(tenant.value.predict(who.session), who.agent)
         tenant.value.arrive(who.session, who.agent, self.clock)
         if isinstance(tenant.value, ScoutValue):
             tenant.value.reuse.returned(who.session, who.agent, hashes)
@@ -197,6 +201,11 @@ class Scout:
         if tenant is None:
             return -np.inf
         return tenant.value.order(self.score(tag.node_class()), self.clock - tag.number, size)
+
+    def value_of(self, order: float) -> float | None:
+        """The value in [0, 1] behind a ``priority``, to a quarter octave; None if it tells none."""
+        ours = isinstance(self.config, ScoutConfig) and np.isfinite(order)
+        return 2.0 ** (order / 4) if ours else None
 
     def root(self, tenant: int, session: int) -> int:
         """The session that a tenant's session was merged into, or itself."""
@@ -317,6 +326,10 @@ class Scout:
 
     def _rule(self) -> str:
         return "cachescout" if isinstance(self.config, CacheScoutConfig) else "scout"
+
+    def tenants(self) -> list[tuple[int, Identity, Value]]:
+        """Number, identity and value rule of every tenant; for reports, which change nothing."""
+        return [(t.number, t.identity, t.value) for t in self._tenants.values()]
 
     def state(self) -> dict[str, object]:
         """Numbers for a log line or a metrics page; no token ids, no client labels."""

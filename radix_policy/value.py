@@ -68,6 +68,7 @@ class ScoutValue:
         self._scratch: Floats = np.empty((2, 0))
         self._mean_end = _END_PRIOR
         self._q: Floats = np.zeros(0)
+        self._odds: Floats = np.zeros(0)
         self._q_turn: Floats = np.full(TURNS, _END_PRIOR)
 
     # -- what happens ------------------------------------------------------------------
@@ -202,6 +203,26 @@ class ScoutValue:
             if row is not None:
                 total += self._odds.item(row)
         return total / (1 + total)
+
+    def glance(self, node: NodeClass) -> float | None:
+        """``worth`` as it was last worked out; works nothing out itself. None if it never was."""
+        if not len(self._odds):
+            return None
+        rows = [row for agent in node.agents if (row := self.rows.get(agent)) is not None]
+        rows = [row for row in rows if row < len(self._odds)]
+        if node.session == SHARED:
+            total = sum(float(self._odds[row]) for row in rows)
+            return total / (1 + total)
+        entry = self.sessions.get(node.session)
+        if entry is None or entry.slot >= len(self._place) or self._place[entry.slot] < 0:
+            return 0.0
+        line = self._values[self._place[entry.slot]]
+        return min(1.0, sum(float(line[row]) for row in rows))
+
+    @property
+    def live(self) -> int:
+        """Sessions that are not over."""
+        return int(self.sessions.alive.sum())
 
     def expected(self, now: int) -> dict[int, float]:
         """The value of every known agent's anchor, by agent id."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.scout import Scout
+from scout_sglang.counters import Counters
 from scout_sglang.faults import guarded
 
 logger = logging.getLogger(__name__)
@@ -25,10 +26,14 @@ _NOT_A_CALL = "HEALTH_CHECK"
 
 
 class Underway(NamedTuple):
-    """A call between arrival and end: what the policy made of it, its prompt's length."""
+    """A call between arrival and end: what the policy made of it, its prompt's length.
+
+    ``agent_named``: the client said which agent calls.
+    """
 
     dispatch: Dispatch
     prompt: int
+    agent_named: bool = False
 
 
 class Calls:
@@ -39,8 +44,11 @@ class Calls:
 
     def __init__(self, scout: Scout) -> None:
         self.scout = scout
+        self.mode = scout.config.mode
+        self.counters = Counters()
         self._by_rid: OrderedDict[str, Underway] = OrderedDict()
         self._admitted: set[str] = set()
+        self._started: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._by_rid)
@@ -53,7 +61,12 @@ class Calls:
         """The request enters the queue. A retracted one that queues again has arrived before."""
         if rid in self._by_rid:
             return
-        self._by_rid[rid] = Underway(self.scout.observe(call), len(call.tokens))
+        with self.counters.step("arrive"):
+            dispatch = self.scout.observe(call)
+        self._by_rid[rid] = Underway(dispatch, len(call.tokens), call.agent is not None)
+        self.counters.arrived(dispatch.number)
+        if call.end_of_session:
+            self.counters.ended_by_label()
         if len(self._by_rid) > MOST_CALLS:
             self.abandon(next(iter(self._by_rid)))
 
@@ -69,16 +82,27 @@ class Calls:
     def start(self, rid: str, hit: int) -> Underway | None:
         """The request's prefill has run, ``hit`` of its tokens cached; returns the call."""
         underway = self._by_rid.get(rid)
-        if underway is not None:
-            self.scout.start(underway.dispatch, underway.prompt, hit)
+        if underway is not None and rid not in self._started:
+            self._started.add(rid)
+            self._start(underway, hit)
         return underway
+
+    def _start(self, underway: Underway, hit: int) -> None:
+        call, guard = underway.dispatch, self.scout.guard
+        before = 0 if guard is None else guard.shadow_hits
+        with self.counters.step("start"):
+            self.scout.start(call, underway.prompt, hit)
+        lru_hit = 0 if guard is None else guard.shadow_hits - before
+        self.counters.served((call.tenant, call.agent), underway.prompt, hit, lru_hit)
+        self.counters.named(call.labelled, underway.agent_named)
 
     def finish(self, rid: str, tokens: Tokens, cached: int) -> None:
         """The request ended well with ``tokens`` (prompt and output), ``cached`` of them hit."""
         underway = self._pop(rid)
         if underway is not None:
             new_tokens = max(0, len(tokens) - cached)
-            self.scout.finish(underway.dispatch, tokens, underway.prompt, new_tokens)
+            with self.counters.step("finish"):
+                self.scout.finish(underway.dispatch, tokens, underway.prompt, new_tokens)
 
     def abandon(self, rid: str) -> None:
         """The request is gone without an end to learn from."""
@@ -88,6 +112,7 @@ class Calls:
 
     def _pop(self, rid: str) -> Underway | None:
         self._admitted.discard(rid)
+        self._started.discard(rid)
         return self._by_rid.pop(rid, None)
 
 

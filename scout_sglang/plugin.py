@@ -34,13 +34,14 @@ class Hook:
 
     ``kind`` is SGLang's: "around" (called with the original first), "before", "after"
     (called with the result first) or "replace". ``always`` marks the few that are in place
-    under every policy.
+    under every policy, ``serves`` those for the process of the HTTP server alone.
     """
 
     target: str
     function: str
     kind: str
     always: bool = False
+    serves: bool = False
 
     def load(self) -> Callable[..., Any]:
         module, _, name = self.function.partition(":")
@@ -50,6 +51,7 @@ class Hook:
 ARGS = "sglang.srt.server_args.ServerArgs"
 CACHE = "sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache"
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
+HTTP = "sglang.srt.entrypoints.http_server"
 STATE = "sglang.srt.managers.scheduler_components.internal_state.SchedulerInternalStateController"
 
 HOOKS: tuple[Hook, ...] = (
@@ -61,7 +63,9 @@ HOOKS: tuple[Hook, ...] = (
     Hook(f"{CACHE}.on_release", "scout_sglang.dispatch:on_release", "around"),
     Hook(f"{SCHEDULER}._add_request_to_queue", "scout_sglang.dispatch:on_queue", "around"),
     Hook(f"{SCHEDULER}._release_aborted_request", "scout_sglang.dispatch:on_queue_abort", "around"),
+    Hook(f"{SCHEDULER}.handle_dumper_control", "scout_sglang.control:on_control", "around"),
     Hook(f"{STATE}.get_internal_state", "scout_sglang.server_state:on_internal_state", "after"),
+    Hook(f"{HTTP}.launch_server", "scout_sglang.http:on_launch", "around", serves=True),
 )
 
 _declared: set[Hook] = set()
@@ -77,7 +81,8 @@ def register() -> None:
     choices.add_radix_eviction_policy_choices(names)
     in_active_rank = active_policy() is not None and RANK_MODULE in sys.modules
     for hook in HOOKS:
-        if (hook.always or in_active_rank) and hook not in _declared:
+        ours = hook.always or (in_active_rank and not hook.serves)
+        if ours and hook not in _declared:
             # SGLang applies them when every plugin has registered, so that they combine.
             HookRegistry.register(hook.target, hook.load(), HookType(hook.kind))
             _declared.add(hook)
@@ -113,6 +118,11 @@ def verify(hooks: Iterable[Hook] | None = None) -> None:
             f"SGLang {compat.installed_sglang()} lacks {', '.join(missing)}, which scout-sglang "
             f"hooks into; install sglang=={compat.TESTED_SGLANG[-1]}."
         )
+
+
+def rank_hooks() -> list[Hook]:
+    """Those that a rank needs; the rest would make it import SGLang's HTTP server."""
+    return [hook for hook in HOOKS if not hook.serves]
 
 
 def active_policy() -> str | None:
@@ -174,8 +184,11 @@ def _activate(policy: str, server_args: Any) -> None:
         return
     for sentence in compat.untested(resolving_view(server_args)):
         logger.warning("scout: %s", sentence)
-    apply(HOOKS)
-    verify()
+    # An Engine has no HTTP server, and need not import it.
+    served = getattr(server_args, "_scout_command_line", False)
+    hooks = HOOKS if served else rank_hooks()
+    apply(hooks)
+    verify(hooks)
     os.environ[ACTIVE_ENV] = policy
 
 

@@ -49,6 +49,14 @@ class RustNodes:
             return None
         return [Node(*info) for info in path[-2:]] or None
 
+    def sizes(self, node: int) -> list[tuple[int, int]]:
+        """Id and tokens of every node from the root to ``node``; empty if it is gone."""
+        try:
+            path = self._binding.collect_path_info([node])[0]
+        except KeyError:
+            return []
+        return [(info[0], info[3] - info[2]) for info in path]
+
     def victim(self, node: int) -> Victim | None:
         """``node`` as a victim, whether or not it may be evicted; None if it is gone."""
         path = self.path(node)

@@ -23,6 +23,7 @@ def describe(tree_cache: Any) -> dict[str, Any] | None:
     core, allocator = tree_cache.tree_core, tree_cache.token_to_kv_pool_allocator
     return {
         "policy": core.eviction_strategy.policy,
+        "mode": calls.mode,
         "underway": len(calls),
         **calls.scout.state(),
         "faults": dict(FAULTS.counts),

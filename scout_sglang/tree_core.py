@@ -89,7 +89,7 @@ def on_cache_init(init: Callable[..., None], cache: Any, params: Any) -> None:
         init(cache, params)
         return
     if plugin.active_policy() is not None:
-        plugin.verify()
+        plugin.verify(plugin.rank_hooks())
     register_backends()
     config = parse_config(policy, params.eviction_policy_config)
     why_python = python_needed(config, params)
@@ -135,11 +135,13 @@ def on_evict_for_alloc(
 ) -> Any:
     """AROUND UnifiedRadixCache.evict_for_alloc: the walk is asked for all, but needs this much."""
     core = cache.tree_core
-    ours = getattr(core, "scout_calls", None) is not None
-    if ours and not kwargs:
+    calls = getattr(core, "scout_calls", None)
+    if calls is None:
+        return evict(cache, params, **kwargs)
+    if not kwargs:
         core.shortfall = params.num_tokens
     try:
-        return evict(cache, params, **kwargs)
+        with calls.counters.step("evict"):
+            return evict(cache, params, **kwargs)
     finally:
-        if ours:
-            core.shortfall = None
+        core.shortfall = None

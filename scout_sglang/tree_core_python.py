@@ -7,7 +7,7 @@ When our code fails during a walk, that walk goes by last access alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from radix_policy.config import parse_config
 from radix_policy.scout import Scout
 from scout_sglang.dispatch import Calls, Underway
 from scout_sglang.faults import FAULTS
+from scout_sglang.survey import Survey
 
 BACKEND = "scout-python"
 Order = tuple[float, float, int]
@@ -51,6 +52,11 @@ class ScoutStrategy(EvictionStrategy):
         self.scout: Scout | None = None
         self.by_recency = False
         self._blend: Blend | None = None
+
+    @property
+    def blends(self) -> bool:
+        """Whether this walk goes by value and recency together."""
+        return self._blend is not None
 
     def begin_walk(self, leaves: Iterable[UnifiedTreeNode]) -> None:
         """Fix how much recency counts in this walk (see ``radix_policy.guard``)."""
@@ -92,6 +98,8 @@ class ScoutStrategy(EvictionStrategy):
 class ScoutTreeCore(UnifiedTreeCore):
     """The reference core: every leaf is scored on every walk, O(leaves log leaves)."""
 
+    BACKEND = BACKEND
+
     def __init__(self, params: Any, components: Any) -> None:
         self.scout_calls: Calls | None = None
         self.current: Underway | None = None
@@ -104,6 +112,7 @@ class ScoutTreeCore(UnifiedTreeCore):
         scout = Scout(self.eviction_strategy.config, capacity, params.page_size)
         self.eviction_strategy.scout = scout
         self.scout_calls = Calls(scout)
+        self.survey = Survey(self)
 
     # -- tags --------------------------------------------------------------------------
 
@@ -113,6 +122,9 @@ class ScoutTreeCore(UnifiedTreeCore):
             try:
                 underway = self.scout_calls.admit(params.req.rid)
                 if underway is not None:
+                    last = self.node_by_id(result.best_match_node)
+                    tag = getattr(last, "scout_tag", None)
+                    self.scout_calls.counters.hit(tag, underway.dispatch.number)
                     self._touch_path(result.best_match_node, underway)
             except Exception:
                 FAULTS.record("match")
@@ -216,6 +228,20 @@ class ScoutTreeCore(UnifiedTreeCore):
                 FAULTS.record("trim")
         return result
 
+    def evict_device_leaf(self, node_id: int, is_write_back: bool) -> Any:
+        try:
+            self._count_eviction(self.node_by_id(node_id))
+        except Exception:
+            FAULTS.record("evict")
+        return super().evict_device_leaf(node_id, is_write_back)
+
+    def _count_eviction(self, node: UnifiedTreeNode) -> None:
+        if self.scout_calls is None:
+            return
+        strategy, tag = self.eviction_strategy, getattr(node, "scout_tag", None)
+        reason = "recency" if strategy.by_recency else "blend" if strategy.blends else "value"
+        self.scout_calls.counters.evicted(tag, len(node.key), None, reason)
+
     def evict_device_end(self, component_type: ComponentType) -> None:
         super().evict_device_end(component_type)
         self.shortfall = None
@@ -233,6 +259,20 @@ class ScoutTreeCore(UnifiedTreeCore):
     def _may_trim(self) -> bool:
         plain = not self.enable_hicache and not self.is_eagle
         return self.trims and plain and not self.eviction_strategy.by_recency
+
+    def ends(self) -> int:
+        """How many leaves may be evicted now; most of the leaves there are."""
+        return len(self.evictable_device_leaves)
+
+    def paths(self) -> Iterator[tuple[Any, list[tuple[int, int]]]]:
+        """Of each tagged node its tag, and its id and tokens."""
+        waiting = list(self.root_node.children.values())
+        while waiting:
+            node = waiting.pop()
+            waiting += node.children.values()
+            tag = getattr(node, "scout_tag", None)
+            if tag is not None:
+                yield tag, [(node.id, len(node.key))]
 
     def reset(self) -> None:
         super().reset()

@@ -10,6 +10,7 @@ Where the order is by recency (guard, faults, leaves without a mark), the walk i
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,10 +30,12 @@ from radix_policy.scout import Scout
 from scout_sglang.dispatch import Calls, Underway
 from scout_sglang.faults import FAULTS
 from scout_sglang.rust_nodes import RustNodes, Victim
+from scout_sglang.survey import Survey
 from scout_sglang.tree_core_python import ScoutStrategy
 
 logger = logging.getLogger(__name__)
 
+BACKEND = "scout-rust"
 FULL = ComponentType.FULL
 _TOKEN_BYTES = 4
 
@@ -49,6 +52,8 @@ class _Inserted(NamedTuple):
 class RustScoutCore(RustUnifiedTreeCore):
     """SGLang's Rust core with our victims; FULL component only, without a host tier."""
 
+    BACKEND = BACKEND
+
     def __init__(self, params: Any, components: Any) -> None:
         self.scout_calls: Calls | None = None
         self.current: Underway | None = None
@@ -62,6 +67,7 @@ class RustScoutCore(RustUnifiedTreeCore):
         self.trims = strategy.config.trim
         self.scout_calls = Calls(scout)
         self.scout = scout
+        self.survey = Survey(self)
         self.buckets = Buckets(self.records, self._order)
         self.nodes = RustNodes(self._binding, self._bindings)
         self._clock = 0
@@ -95,6 +101,8 @@ class RustScoutCore(RustUnifiedTreeCore):
         assert self.scout_calls is not None
         underway = None if req is None else self.scout_calls.admit(req.rid)
         if underway is not None:
+            if (mark := self.records.get(node)) is not None:
+                self.scout_calls.counters.hit(mark.tag, underway.dispatch.number)
             self._touch(node, end, underway)
         elif node in self.records:
             self._clock += 1
@@ -301,9 +309,10 @@ class RustScoutCore(RustUnifiedTreeCore):
         """Hand the mark of a node that is gone up to its parent, which may be a leaf now."""
         self._parked.discard(victim.id)
         mark = self.records.pop(victim.id, None)
+        node, parent = victim.node, victim.parent
+        self._count_eviction(mark, node.end - node.start)
         if mark is not None:
             self.buckets.drop(mark)
-        node, parent = victim.node, victim.parent
         if parent is None:
             return
         upper = self.records.get(parent.id)
@@ -318,6 +327,15 @@ class RustScoutCore(RustUnifiedTreeCore):
             self.buckets.put(parent.id, upper)
             if self._blend is not None and upper.bucket is not None:
                 self._blend.offer(upper.bucket)
+
+    def _count_eviction(self, mark: Mark | None, tokens: int) -> None:
+        if self.scout_calls is None:
+            return
+        tag = None if mark is None else mark.tag
+        bucket = None if mark is None else mark.bucket
+        value = None if bucket is None else self.scout.value_of(bucket.value)
+        reason = "recency" if self._rust_walks else "blend" if self._blend else "value"
+        self.scout_calls.counters.evicted(tag, tokens, value, reason)
 
     def evict_device_end(self, component_type: ComponentType) -> None:
         if self._rust_walks:
@@ -363,6 +381,19 @@ class RustScoutCore(RustUnifiedTreeCore):
             size -= kept
         self.shortfall = max(0, shortfall - size)
         return victim
+
+    # -- looking in --------------------------------------------------------------------
+
+    def ends(self) -> int:
+        """How many nodes calls have ended at."""
+        return len(self.records)
+
+    def paths(self) -> Iterator[tuple[Any, list[tuple[int, int]]]]:
+        """Of each node that a call ended at: its tag, and id and tokens of the nodes down to it."""
+        for node in list(self.records):
+            mark = self.records.get(node)
+            if mark is not None and mark.tag is not None:
+                yield mark.tag, self.nodes.sizes(node)
 
     # -- the rest ----------------------------------------------------------------------
 

@@ -1,0 +1,101 @@
+"""What an operator asks of a running rank: its state, another setting, a snapshot.
+
+SGLang's HTTP process sends such a request as one of SGLang's own control messages, so that every
+rank carries it out at the same place in its stream of work.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from radix_policy.config import ConfigError
+from scout_sglang.dispatch import calls_of
+from scout_sglang.faults import FAULTS
+from scout_sglang.overview import overview
+
+logger = logging.getLogger(__name__)
+
+METHOD = "scout"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A field that can be changed at run time.
+
+    ``check`` raises :class:`ConfigError` for a value that is not accepted; ``apply`` gets the tree
+    cache and the value, and returns what the value was before.
+    """
+
+    name: str
+    check: Callable[[Any], None]
+    apply: Callable[[Any, Any], Any]
+
+
+SETTINGS: tuple[Setting, ...] = ()
+
+
+def check(wanted: Any) -> None:
+    """Raise :class:`ConfigError` unless ``wanted`` maps settable fields to accepted values."""
+    known = {setting.name: setting for setting in SETTINGS}
+    if not isinstance(wanted, Mapping) or not wanted:
+        raise ConfigError(f"a JSON object with one or more of {', '.join(known)} is expected")
+    for name, value in wanted.items():
+        if name not in known:
+            raise ConfigError(
+                f"{name!r} cannot be changed at run time; accepted: {', '.join(known)}"
+            )
+        known[name].check(value)
+
+
+def change(tree_cache: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Check all fields, then change them; what each was and is."""
+    check(wanted)
+    changed = {}
+    for setting in SETTINGS:
+        if setting.name in wanted:
+            new = wanted[setting.name]
+            old = setting.apply(tree_cache, new)
+            logger.info("scout: %s changed from %r to %r by request", setting.name, old, new)
+            changed[setting.name] = {"from": old, "to": new}
+    return changed
+
+
+def answer(scheduler: Any, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Carry out ``{"do": "state" | "config" | "snapshot", ...}`` on this rank."""
+    cache = scheduler.tree_cache
+    match body.get("do"):
+        case "state":
+            result = overview(cache) or {}
+        case "config":
+            result = {"changed": change(cache, body["set"])}
+        case other:
+            raise ConfigError(f"unknown request {other!r}")
+    return {"dp_rank": dp_rank(), **result}
+
+
+def dp_rank() -> int:
+    """This rank's place among the data-parallel ones, 0 without data parallelism."""
+    from sglang.srt.runtime_context import get_parallel
+
+    return int(get_parallel().dp_rank or 0)
+
+
+def on_control(handle: Callable[..., None], scheduler: Any, request: Any) -> None:
+    """AROUND Scheduler.handle_dumper_control: our requests come as its ``method`` "scout"."""
+    if request.method != METHOD or calls_of(scheduler.tree_cache) is None:
+        handle(scheduler, request)
+        return
+    from sglang.srt.managers.io_struct import DumperControlReqOutput
+
+    try:
+        reply = DumperControlReqOutput(success=True, response=[answer(scheduler, request.body)])
+    except ConfigError as error:
+        reply = DumperControlReqOutput(success=False, response=[], error=str(error))
+    except Exception as error:
+        FAULTS.record("control")
+        failed = f"{type(error).__name__} in this rank; see its log"
+        reply = DumperControlReqOutput(success=False, response=[], error=failed)
+    scheduler.ipc_channels.send_to_tokenizer.send_output(reply, request)
