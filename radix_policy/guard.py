@@ -220,6 +220,11 @@ class Guard:
             self.bucket *= capacity / self.cap
             self.cap = capacity
 
+    def follow(self, capacity: int) -> None:
+        """Compare with an LRU of ``capacity`` tokens from now on."""
+        self.shadow.capacity = capacity // self.grid
+        self.resize(float(capacity))
+
     def admitted(self, hashes: Hashes, prompt: int, hit: int) -> int:
         """A call starts with ``hit`` of its ``prompt`` tokens cached; its last shadow node."""
         shadow = min(self.shadow.lookup(hashes), max(prompt - 1, 0))

@@ -110,11 +110,6 @@ class Identity:
             for number, a in sorted(self._agents.items())
         ]
 
-    @property
-    def begun(self) -> int:
-        """Sessions ever begun, those that were merged counted apart."""
-        return self._sessions.begun
-
     def sizes(self) -> dict[str, int]:
         """How much is kept: entries by kind, and bytes of the tables."""
         return {

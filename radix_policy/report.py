@@ -101,10 +101,5 @@ def live_sessions(scout: Scout) -> int:
     return sum(rule.live for _, _, rule in scout.tenants())
 
 
-def seen_sessions(scout: Scout) -> int:
-    """Sessions ever begun, those found to be one counted apart."""
-    return sum(identity.begun for _, identity, _ in scout.tenants())
-
-
 def _follows(rule: ScoutValue | CacheScoutValue) -> Floats:
     return np.asarray(rule.counts.follows if isinstance(rule, ScoutValue) else rule.follows)

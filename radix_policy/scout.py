@@ -73,6 +73,7 @@ class Scout:
         self._worth: dict[NodeClass, float] = {}
         self.epoch = 0
         self.accuracy = Accuracy()
+        self.sessions_begun = 0
 
     # -- observe -----------------------------------------------------------------------
 
@@ -86,6 +87,7 @@ class Scout:
         for absorbed, survivor in who.merged:
             tenant.value.merge(absorbed, survivor)
         self.horizon.dispatched(who.new_session)
+        self.sessions_begun += who.new_session
         if self.accuracy.due(self.clock) and not who.new_session:
             self.accuracy.judge(tenant.value.predict(who.session), who.agent)
         tenant.value.arrive(who.session, who.agent, self.clock)
@@ -282,6 +284,10 @@ class Scout:
 
         ``model``: names the tokenizer, whose token ids the agents were recognised by.
         """
+        return self.freeze(model).pack()
+
+    def freeze(self, model: str = "") -> snapshot.Frozen:
+        """The same, to be packed later or elsewhere while this Scout goes on."""
         tenants = [
             (_hidden(namespace), t.number, t.identity, t.value)
             for namespace, t in self._tenants.items()
@@ -293,7 +299,7 @@ class Scout:
             "guard": self.guard,
             "tenants": tenants,
         }
-        return snapshot.pack(parts, self._rule(), model)
+        return snapshot.Frozen(parts, self._rule(), model)
 
     def restore(self, data: bytes, model: str = "") -> None:
         """Take up what was learned before; for a Scout that has seen no call.

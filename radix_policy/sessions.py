@@ -163,11 +163,6 @@ class SessionLinker:
             session = parent
         return session
 
-    @property
-    def begun(self) -> int:
-        """Sessions ever created."""
-        return self._next
-
     def create(self, now: int) -> int:
         session = self._next
         self._next += 1

@@ -19,6 +19,7 @@ from scout_sglang.overview import overview
 logger = logging.getLogger(__name__)
 
 METHOD = "scout"
+MODES = ("on", "shadow")
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,18 @@ class Setting:
     apply: Callable[[Any, Any], Any]
 
 
-SETTINGS: tuple[Setting, ...] = ()
+def _check_mode(value: Any) -> None:
+    if value not in MODES:
+        raise ConfigError(f"mode must be one of {', '.join(MODES)}, got {value!r}")
+
+
+def _set_mode(tree_cache: Any, value: str) -> str:
+    from scout_sglang.tree_core import set_mode
+
+    return set_mode(tree_cache, value)
+
+
+SETTINGS: tuple[Setting, ...] = (Setting("mode", _check_mode, _set_mode),)
 
 
 def check(wanted: Any) -> None:
@@ -58,6 +70,7 @@ def change(tree_cache: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
         if setting.name in wanted:
             new = wanted[setting.name]
             old = setting.apply(tree_cache, new)
+            calls_of(tree_cache).counters.changed(setting.name, old, new)
             logger.info("scout: %s changed from %r to %r by request", setting.name, old, new)
             changed[setting.name] = {"from": old, "to": new}
     return changed
@@ -71,9 +84,19 @@ def answer(scheduler: Any, body: Mapping[str, Any]) -> dict[str, Any]:
             result = overview(cache) or {}
         case "config":
             result = {"changed": change(cache, body["set"])}
+        case "snapshot":
+            result = _write_state(calls_of(cache))
         case other:
             raise ConfigError(f"unknown request {other!r}")
     return {"dp_rank": dp_rank(), **result}
+
+
+def _write_state(calls: Any) -> dict[str, Any]:
+    file = None if calls.upkeep is None else calls.upkeep.state_file
+    if file is None:
+        raise ConfigError("no state_path is configured; --radix-eviction-policy-config takes one")
+    begun = file.write(calls.scout)
+    return {"begun": begun, "state": file.state()}
 
 
 def dp_rank() -> int:

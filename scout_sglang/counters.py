@@ -22,6 +22,7 @@ MOST_AGENTS = 4096
 SLOT_SECONDS = 5.0
 SLOTS = 180
 MOST_RECENT = 64
+MOST_CHANGES = 32
 _DISPATCHES = 1 << 16
 _CPU_BINS = 96
 KINDS = ("anchor", "prompt", "output", "history", "other")
@@ -55,12 +56,15 @@ class Served:
 
 @dataclass(slots=True)
 class Slot:
-    """Five seconds of history; ``lru`` is what LRU is estimated to have hit."""
+    """Five seconds of history; ``lru`` is what LRU is estimated to have hit, ``shadow`` what the
+    policy would have hit of the ``followed`` prompt tokens, where it runs as a shadow."""
 
     begun: float
     prompt: int = 0
     hit: int = 0
     lru: int = 0
+    shadow: int = 0
+    followed: int = 0
 
 
 @dataclass(slots=True)
@@ -129,6 +133,8 @@ class Counters:
         self.cpu: dict[str, Spent] = {}
         self.hit_ages: deque[float] = deque(maxlen=_DISPATCHES)
         self.eviction_ages: deque[float] = deque(maxlen=_DISPATCHES)
+        self.changes: deque[tuple[float, str, object, object]] = deque(maxlen=MOST_CHANGES)
+        self._changed: set[Agent | None] = set()
         self._numbers: dict[Agent, int] = {}
         self._used = array("d", bytes(8 * _DISPATCHES))
         self._first: int | None = None
@@ -151,18 +157,32 @@ class Counters:
         self.calls_with_session_id += session
         self.calls_with_agent_id += agent
 
-    def served(self, agent: Agent, prompt: int, hit: int, lru_hit: int) -> None:
-        """A call's prefill ran; ``lru_hit``: what LRU is estimated to have hit."""
+    def served(
+        self, agent: Agent, prompt: int, hit: int, lru_hit: int, would_hit: int | None = None
+    ) -> None:
+        """A call's prefill ran.
+
+        ``lru_hit``: what LRU is estimated to have hit. ``would_hit``: what the shadow did.
+        """
         self.total.add(prompt, hit)
         known = self.by_agent.get(agent)
         if known is None and len(self.by_agent) < MOST_AGENTS:
             known = self.by_agent[agent] = Served()
+        self._changed.add(None if known is None else agent)
         (self.other if known is None else known).add(prompt, hit)
         self.lru_hit += lru_hit
         slot = self._slot()
         slot.prompt += prompt
         slot.hit += hit
         slot.lru += lru_hit
+        if would_hit is not None:
+            slot.shadow += would_hit
+            slot.followed += prompt
+
+    def take_changed(self) -> set[Agent | None]:
+        """Agents with calls since this was last asked; None: those counted together."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def number(self, agent: Agent) -> int:
         """A number for the agent that is unique in this process; given out as they are asked."""
@@ -202,6 +222,12 @@ class Counters:
         if self._last - dispatch >= _DISPATCHES:
             return None
         return time.monotonic() - self._used[dispatch % _DISPATCHES]
+
+    # -- the operator ------------------------------------------------------------------
+
+    def changed(self, name: str, old: object, new: object) -> None:
+        """A setting was changed at run time."""
+        self.changes.append((time.monotonic(), name, old, new))
 
     # -- time --------------------------------------------------------------------------
 

@@ -10,14 +10,18 @@ import functools
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.scout import Scout
 from scout_sglang.counters import Counters
-from scout_sglang.faults import guarded
+from scout_sglang.faults import FAULTS, guarded
+
+if TYPE_CHECKING:
+    from scout_sglang.shadow import Shadow
+    from scout_sglang.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 MOST_CALLS = 1 << 16
@@ -44,8 +48,11 @@ class Calls:
 
     def __init__(self, scout: Scout) -> None:
         self.scout = scout
-        self.mode = scout.config.mode
         self.counters = Counters()
+        self.mode = "on"
+        self.shadow: Shadow | None = None
+        self.upkeep: Upkeep | None = None
+        self.upkeep_due = 0.0
         self._by_rid: OrderedDict[str, Underway] = OrderedDict()
         self._admitted: set[str] = set()
         self._started: set[str] = set()
@@ -79,28 +86,34 @@ class Calls:
         return underway
 
     @guarded("start")
-    def start(self, rid: str, hit: int) -> Underway | None:
+    def start(self, req: Any, hit: int) -> Underway | None:
         """The request's prefill has run, ``hit`` of its tokens cached; returns the call."""
-        underway = self._by_rid.get(rid)
-        if underway is not None and rid not in self._started:
-            self._started.add(rid)
-            self._start(underway, hit)
+        underway = self._by_rid.get(req.rid)
+        if underway is not None and req.rid not in self._started:
+            self._started.add(req.rid)
+            call, would_hit = underway.dispatch, self._follow(req, underway, hit)
+            lru_hit = self._learn_start(underway, hit) if would_hit is None else hit
+            agent = (call.tenant, call.agent)
+            self.counters.served(agent, underway.prompt, hit, lru_hit, would_hit)
+            self.counters.named(call.labelled, underway.agent_named)
         return underway
 
-    def _start(self, underway: Underway, hit: int) -> None:
-        call, guard = underway.dispatch, self.scout.guard
+    def _learn_start(self, underway: Underway, hit: int) -> int:
+        """Tell the policy; returns what LRU is estimated to have hit, 0 without a guard."""
+        guard = self.scout.guard
         before = 0 if guard is None else guard.shadow_hits
         with self.counters.step("start"):
-            self.scout.start(call, underway.prompt, hit)
-        lru_hit = 0 if guard is None else guard.shadow_hits - before
-        self.counters.served((call.tenant, call.agent), underway.prompt, hit, lru_hit)
-        self.counters.named(call.labelled, underway.agent_named)
+            self.scout.start(underway.dispatch, underway.prompt, hit)
+        return 0 if guard is None else guard.shadow_hits - before
 
     def finish(self, rid: str, tokens: Tokens, cached: int) -> None:
         """The request ended well with ``tokens`` (prompt and output), ``cached`` of them hit."""
-        underway = self._pop(rid)
+        underway = self._by_rid.get(rid)
         if underway is not None:
-            new_tokens = max(0, len(tokens) - cached)
+            new_tokens = self._unfollow(rid, tokens[underway.prompt :])
+            self._pop(rid)
+            if new_tokens is None:
+                new_tokens = max(0, len(tokens) - cached)
             with self.counters.step("finish"):
                 self.scout.finish(underway.dispatch, tokens, underway.prompt, new_tokens)
 
@@ -108,7 +121,42 @@ class Calls:
         """The request is gone without an end to learn from."""
         underway = self._pop(rid)
         if underway is not None:
+            self._unfollow(rid, None)
             self.scout.abandon(underway.dispatch)
+
+    @guarded("flush")
+    def flush(self) -> None:
+        """The cache was emptied."""
+        self.scout.flush()
+        if self.shadow is not None:
+            self.shadow.clear()
+
+    # -- the shadow --------------------------------------------------------------------
+
+    def _follow(self, req: Any, underway: Underway, hit: int) -> int | None:
+        if self.shadow is None:
+            return None
+        try:
+            with self.counters.step("shadow"):
+                return self.shadow.begin(req, underway, hit)
+        except Exception:
+            self._lose_shadow()
+            return None
+
+    def _unfollow(self, rid: str, output: Tokens | None) -> int | None:
+        if self.shadow is None:
+            return None
+        try:
+            with self.counters.step("shadow"):
+                return self.shadow.end(rid, output)
+        except Exception:
+            self._lose_shadow()
+            return None
+
+    def _lose_shadow(self) -> None:
+        """A half-done step leaves books that nothing can be built on: no estimate from now on."""
+        FAULTS.record("shadow")
+        self.shadow = None
 
     def _pop(self, rid: str) -> Underway | None:
         self._admitted.discard(rid)

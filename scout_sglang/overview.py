@@ -52,11 +52,16 @@ def overview(tree_cache: Any) -> dict[str, Any] | None:
         "sessions": _sessions(calls),
         "next_agent": _next_agent(calls),
         "guard": _guard(calls),
-        "shadow": described.get("shadow"),
+        "shadow": None if calls.shadow is None else calls.shadow.state(),
         "history": _history(calls),
         "evictions": _evictions(counters),
         "cache_map": _cache_map(counters, core.survey.holdings),
         "warmup": described.get("warmup"),
+        "changes": [
+            {"ago": round(time.monotonic() - at, 1), "field": name, "from": old, "to": new}
+            for at, name, old, new in counters.changes
+        ],
+        "state_file": _state_file(calls),
         "faults": described["faults"],
         "cpu": {
             step: {
@@ -161,7 +166,7 @@ def _sessions(calls: Calls) -> dict[str, Any]:
     counters = calls.counters
     return {
         "live": report.live_sessions(calls.scout),
-        "seen": report.seen_sessions(calls.scout),
+        "seen": calls.scout.sessions_begun,
         "ended_by_label": counters.sessions_ended_by_label,
         "id_share": round(counters.calls_with_session_id / max(1, counters.total.calls), 4),
     }
@@ -199,11 +204,18 @@ def _history(calls: Calls) -> list[dict[str, Any]]:
             "seconds": round(end - slot.begun, 1),
             "prompt_tokens": slot.prompt,
             "hit_tokens": slot.hit,
-            "lru_hit_tokens": slot.lru if guarded else None,
+            "lru_hit_tokens": slot.lru if guarded or slot.followed else None,
+            "shadow_prompt_tokens": slot.followed,
+            "shadow_hit_tokens": slot.shadow,
         }
         for slot, end in zip(slots, ends, strict=True)
         if now - slot.begun <= 905
     ]
+
+
+def _state_file(calls: Calls) -> dict[str, Any] | None:
+    file = None if calls.upkeep is None else calls.upkeep.state_file
+    return None if file is None else file.state()
 
 
 def _evictions(counters: Counters) -> dict[str, Any]:

@@ -63,6 +63,8 @@ HOOKS: tuple[Hook, ...] = (
     Hook(f"{CACHE}.on_release", "scout_sglang.dispatch:on_release", "around"),
     Hook(f"{SCHEDULER}._add_request_to_queue", "scout_sglang.dispatch:on_queue", "around"),
     Hook(f"{SCHEDULER}._release_aborted_request", "scout_sglang.dispatch:on_queue_abort", "around"),
+    Hook(f"{SCHEDULER}.ingest_requests", "scout_sglang.upkeep:on_loop", "before"),
+    Hook(f"{SCHEDULER}.handle_shutdown", "scout_sglang.upkeep:on_shutdown", "before"),
     Hook(f"{SCHEDULER}.handle_dumper_control", "scout_sglang.control:on_control", "around"),
     Hook(f"{STATE}.get_internal_state", "scout_sglang.server_state:on_internal_state", "after"),
     Hook(f"{HTTP}.launch_server", "scout_sglang.http:on_launch", "around", serves=True),

@@ -19,7 +19,7 @@ from sglang.srt.mem_cache.unified_cache import tree_core_registry
 from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 
 from radix_policy.config import POLICIES, CacheScoutConfig, IdentityConfig, parse_config
-from scout_sglang import compat, plugin
+from scout_sglang import compat, plugin, shadow
 from scout_sglang.tree_core_python import BACKEND as PYTHON
 from scout_sglang.tree_core_python import ScoutStrategy, ScoutTreeCore
 
@@ -102,6 +102,10 @@ def on_cache_init(init: Callable[..., None], cache: Any, params: Any) -> None:
             f"{type(core).__name__}; unset {compat.TREE_CORE_ENV} or choose "
             "--radix-eviction-policy lru"
         )
+    if shadow.being_cast:
+        return
+    if config.mode == "shadow":
+        set_mode(cache, "shadow", fair=True)
     if why_python and config.core == "rust":
         logger.warning("scout: core=rust, but the Python tree core runs: %s", why_python)
     logger.info(
@@ -116,6 +120,34 @@ def on_cache_init(init: Callable[..., None], cache: Any, params: Any) -> None:
     )
 
 
+def set_mode(cache: Any, mode: str, fair: bool = False) -> str:
+    """Serve by the policy (*on*), or by lru beside a *shadow* under the policy; the mode before.
+
+    ``fair``: the cache is empty, as a new shadow is.
+    """
+    core = cache.tree_core
+    before, strategy = core.scout_calls.mode, core.eviction_strategy
+    strategy.lru = mode == "shadow"
+    if mode != before or fair:
+        core.scout_calls.shadow = (
+            shadow.cast(cache, core.scout_calls, fair) if strategy.lru else None
+        )
+        if core.scout.guard is not None:
+            core.scout.guard.follow(cache.token_to_kv_pool_allocator.size)
+    core.scout_calls.mode = mode
+    _serve_as("lru" if strategy.lru else strategy.policy)
+    return before
+
+
+def _serve_as(policy: str) -> None:
+    """SGLang's scheduler keeps waiting prefixes recent under the policy named lru only."""
+    from sglang.srt.runtime_context import get_context
+
+    context = get_context()
+    if context.is_config_namespace_published("memory"):
+        context.override(source="scout_sglang", radix_eviction_policy=policy)
+
+
 def on_checkpoint(checkpoint: Callable[..., None], cache: Any, req: Any, **kwargs: Any) -> None:
     """AROUND UnifiedRadixCache.checkpoint_into_tree: inserts belong to this request."""
     core = cache.tree_core
@@ -123,7 +155,7 @@ def on_checkpoint(checkpoint: Callable[..., None], cache: Any, req: Any, **kwarg
     if calls is None:
         checkpoint(cache, req, **kwargs)
         return
-    core.current = calls.start(req.rid, req.kv.cache_protected_len)
+    core.current = calls.start(req, req.kv.cache_protected_len)
     try:
         checkpoint(cache, req, **kwargs)
     finally:

@@ -50,6 +50,7 @@ class ScoutStrategy(EvictionStrategy):
         self.policy = policy
         self.config = parse_config(policy, config)
         self.scout: Scout | None = None
+        self.lru = False
         self.by_recency = False
         self._blend: Blend | None = None
 
@@ -64,8 +65,8 @@ class ScoutStrategy(EvictionStrategy):
         self._blend = None
         try:
             beta = self.scout.guard.beta if self.scout is not None and self.scout.guard else 0.0
-            self.by_recency = beta >= 1
-            if 0 < beta < 1:
+            self.by_recency = self.lru or beta >= 1
+            if 0 < beta < 1 and not self.lru:
                 pairs = [(self._order(leaf), leaf.last_access_time) for leaf in leaves]
                 orders, recencies = zip(*pairs, strict=True) if pairs else ((), ())
                 self._blend = Blend(beta, np.sort(orders), np.sort(recencies))
@@ -110,9 +111,13 @@ class ScoutTreeCore(UnifiedTreeCore):
         self.trims = self.eviction_strategy.config.trim
         capacity = params.token_to_kv_pool_allocator.size
         scout = Scout(self.eviction_strategy.config, capacity, params.page_size)
-        self.eviction_strategy.scout = scout
-        self.scout_calls = Calls(scout)
         self.survey = Survey(self)
+        self.join(Calls(scout))
+
+    def join(self, calls: Any) -> None:
+        """Take calls from this table, and decide by its policy."""
+        self.scout_calls = calls
+        self.scout = self.eviction_strategy.scout = calls.scout
 
     # -- tags --------------------------------------------------------------------------
 
@@ -169,7 +174,7 @@ class ScoutTreeCore(UnifiedTreeCore):
         call = underway.dispatch
         prompt = underway.prompt // self.page_size * self.page_size
         anchor = call.anchor // self.page_size * self.page_size
-        if start < anchor < node.scout_end:
+        if start < anchor < node.scout_end and not self.eviction_strategy.lru:
             upper, _ = self._split_node(node.key, node, anchor - start)
             upper.scout_tag = tags.born(call, start, anchor, prompt)
             start = anchor
@@ -179,7 +184,8 @@ class ScoutTreeCore(UnifiedTreeCore):
         last_access = child.last_access_time
         upper, action = super()._split_node(key, child, split_len)
         upper.scout_end = child.scout_end - len(child.key)
-        upper.last_access_time = last_access
+        if not self.eviction_strategy.lru:
+            upper.last_access_time = last_access
         tag = getattr(child, "scout_tag", None)
         if tag is not None:
             try:
@@ -277,7 +283,4 @@ class ScoutTreeCore(UnifiedTreeCore):
     def reset(self) -> None:
         super().reset()
         if self.scout_calls is not None:
-            try:
-                self.scout_calls.scout.flush()
-            except Exception:
-                FAULTS.record("flush")
+            self.scout_calls.flush()

@@ -62,12 +62,10 @@ class RustScoutCore(RustUnifiedTreeCore):
         super().__init__(replace(params, eviction_policy="lru", eviction_policy_config=None))
         strategy = ScoutStrategy(params.eviction_policy.lower(), **_config(params))
         scout = Scout(strategy.config, params.token_to_kv_pool_allocator.size, params.page_size)
-        strategy.scout = scout
         self.eviction_strategy = strategy
         self.trims = strategy.config.trim
-        self.scout_calls = Calls(scout)
-        self.scout = scout
         self.survey = Survey(self)
+        self.join(Calls(scout))
         self.buckets = Buckets(self.records, self._order)
         self.nodes = RustNodes(self._binding, self._bindings)
         self._clock = 0
@@ -80,6 +78,11 @@ class RustScoutCore(RustUnifiedTreeCore):
         self._blend: BlendedWalk | None = None
         self._victim: Victim | None = None
         self.refused = 0
+
+    def join(self, calls: Any) -> None:
+        """Take calls from this table, and decide by its policy."""
+        self.scout_calls = calls
+        self.scout = self.eviction_strategy.scout = calls.scout
 
     # -- marks where calls end ---------------------------------------------------------
 
@@ -220,6 +223,8 @@ class RustScoutCore(RustUnifiedTreeCore):
 
     def _beta(self) -> float:
         """How much recency counts in this walk (see ``radix_policy.guard``)."""
+        if self.eviction_strategy.lru:
+            return 1.0
         try:
             if self._missing:
                 self._find_missing()
@@ -412,10 +417,7 @@ class RustScoutCore(RustUnifiedTreeCore):
         self._parked.clear()
         self._inserted = None
         self._missing = False
-        try:
-            self.scout.flush()
-        except Exception:
-            FAULTS.record("flush")
+        self.scout_calls.flush()
 
 
 def _config(params: Any) -> dict[str, Any]:

@@ -16,7 +16,14 @@ class NoKV:
     """Stands where the KV tensors would be: the lab moves slots, never their contents."""
 
 
-def build_cache(
+def build_cache(**arguments: Any) -> UnifiedRadixCache:
+    """What ``make_cache`` makes, for a process that does nothing else."""
+    # The lab's tensors are small; a second thread costs more than it brings.
+    torch.set_num_threads(1)
+    return make_cache(**arguments)
+
+
+def make_cache(
     *,
     policy: str,
     policy_config: dict[str, Any] | None,
@@ -37,8 +44,6 @@ def build_cache(
         "kvcache": NoKV(),
         "need_sort": False,
     }
-    # The lab's tensors are small; a second thread costs more than it brings.
-    torch.set_num_threads(1)
     if page_size == 1:
         allocator = TokenToKVPoolAllocator(capacity, **common)
     else:

@@ -108,10 +108,13 @@ class RadixPolicy:
         checkpoint_kv_cache(req, cache)
         decoded = max(output_tokens - 1, 0)  # the last token's KV is never computed
         if decoded:
-            self._write(
-                req, prompt_len, prompt_len + decoded, self._decode_slots(req, prompt_len, decoded)
-            )
+            self.decode(req, decoded)
         return hit
+
+    def decode(self, req: LabRequest, count: int) -> None:
+        """Slots for ``count`` generated tokens behind the prompt."""
+        start = req.extend_end
+        self._write(req, start, start + count, self._decode_slots(req, start, count))
 
     def _prefill_slots(self, req: LabRequest, hit: int, end: int) -> torch.Tensor:
         if hit:
