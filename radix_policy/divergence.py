@@ -49,6 +49,10 @@ class Divergence:
         self._reference = np.array(tokens[:MAX_ANCHOR], dtype=np.int32)
         self._session = session
 
+    def prompt(self) -> Tokens:
+        """The start of the session's first prompt that came last; empty before the first."""
+        return np.zeros(0, np.int32) if self._reference is None else self._reference
+
     @property
     def nbytes(self) -> int:
         """Bytes of the prompt that is kept."""

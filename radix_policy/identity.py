@@ -110,6 +110,11 @@ class Identity:
             for number, a in sorted(self._agents.items())
         ]
 
+    def prompt(self, agent: int) -> Tokens:
+        """How the agent's latest first prompt of a session begins; empty if it is not known."""
+        known = self._agents.get(agent)
+        return Divergence().prompt() if known is None else known.divergence.prompt()
+
     def sizes(self) -> dict[str, int]:
         """How much is kept: entries by kind, and bytes of the tables."""
         return {

@@ -12,7 +12,7 @@ import numpy as np
 
 from radix_policy import passage
 from radix_policy.cachescout import CacheScoutValue
-from radix_policy.call import NodeKind
+from radix_policy.call import NodeKind, Tokens
 from radix_policy.identity import AgentReport
 from radix_policy.scout import Scout
 from radix_policy.tags import SHARED, NodeClass
@@ -44,6 +44,13 @@ def agents(scout: Scout) -> dict[Agent, AgentReport]:
         for number, identity, _ in scout.tenants()
         for known in identity.agent_report()
     }
+
+
+def prompt(scout: Scout, agent: Agent) -> Tokens:
+    """How a first prompt of the agent begins: token ids, which are somebody's words."""
+    tenant, number = agent
+    known = [identity for name, identity, _ in scout.tenants() if name == tenant]
+    return known[0].prompt(number) if known else np.zeros(0, np.int32)
 
 
 def value(scout: Scout, node: NodeClass) -> float | None:

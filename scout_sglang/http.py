@@ -53,6 +53,7 @@ def add_routes(app: Any, manager: Callable[[], Any]) -> None:
     async def state() -> Response:
         try:
             ranks = await ask(manager(), {"do": "state"})
+            _spell_out(ranks, manager().tokenizer)
         except RankError as error:
             return failed(error.status, str(error))
         return reply(
@@ -97,6 +98,16 @@ def add_routes(app: Any, manager: Callable[[], Any]) -> None:
     add("/scout/config", config, methods=["POST"])
     add("/scout/snapshot", snapshot, methods=["POST"])
     add("/scout/ui", page, methods=["GET"], include_in_schema=False)
+
+
+def _spell_out(ranks: list[dict[str, Any]], tokenizer: Any) -> None:
+    """Token ids that a rank was allowed to show become text."""
+    for rank in ranks:
+        for agent in rank.get("agents", ()):
+            for name in ("anchor_text", "divergence_text"):
+                if name in agent:
+                    text = None if tokenizer is None else tokenizer.decode(agent[name])
+                    agent[name] = text
 
 
 async def ask(manager: Any, body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ each; nothing given on the command line or in a ``--config`` file is ever overri
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import runpy
@@ -22,6 +23,7 @@ from scout_sglang import compat, plugin
 
 SERVER = "sglang.launch_server"
 EMBEDDED = "embedded"
+EXPOSE = "--scout-expose-prompts"
 
 HELP = """\
 python -m scout_sglang.launch takes every option of python -m sglang.launch_server, shown below.
@@ -30,6 +32,7 @@ It adds, with one printed line each, only what is left open:
   --device cpu and what it needs  on a machine without an accelerator
 and understands
   --model-path embedded           the small model that comes as a Python package
+  --scout-expose-prompts          GET /scout shows how the agents' prompts begin
 
 """
 
@@ -55,6 +58,8 @@ def main(argv: list[str]) -> None:
         print(HELP, end="", flush=True)
         return serve(argv)
     load_plugin()
+    if EXPOSE in argv:
+        argv = exposing([word for word in argv if word != EXPOSE])
     for flag in (flags := additions(argv)):
         print(f"scout: added {' '.join(flag.words)} ({flag.why})", file=sys.stderr)
     serve([*argv, *(word for flag in flags for word in flag.words)])
@@ -180,6 +185,21 @@ def has_accelerator() -> bool:
     import torch
 
     return bool(torch.cuda.is_available() or torch.accelerator.is_available())
+
+
+def exposing(argv: list[str]) -> list[str]:
+    """``argv`` with the policy's configuration allowing prompts to be shown."""
+    parsed = parse(argv)
+    if parsed is None:
+        return argv
+    given, values = parsed
+    policy = getattr(given, "radix_eviction_policy", next(iter(POLICIES)))
+    if policy not in POLICIES:
+        fail(f"{EXPOSE} does not work with --radix-eviction-policy {policy}; drop one of them.")
+    config = values.radix_eviction_policy_config or {}
+    config = json.loads(config) if isinstance(config, str) else dict(config)
+    shown = json.dumps({**config, "expose_prompts": True})
+    return [*argv, "--radix-eviction-policy", policy, "--radix-eviction-policy-config", shown]
 
 
 def policy_flag(given: Namespace, values: Namespace) -> list[Flag]:

@@ -20,6 +20,9 @@ MOST_AGENTS = 100
 MOST_CLASSES = 256
 FRESH_SECONDS = 2.0
 MOST_LABEL = 64
+MOST_SHOWN = 256
+AROUND = 16
+"""Tokens shown on either side of a first divergence."""
 SECRET = {"state_path"}
 """Fields of the configuration that are not shown."""
 
@@ -116,6 +119,7 @@ def _agents(calls: Calls, holdings: list[Holding], capacity: int) -> list[dict[s
                 "resident_tokens": held,
                 "resident_share": round(held / capacity, 4),
                 "value": _rounded(report.anchor_value(calls.scout, agent)),
+                **(_words(calls, agent, about) if calls.scout.config.expose_prompts else {}),
             }
         )
     if rest.calls:
@@ -139,6 +143,16 @@ def label_of(about: Any) -> str | None:
     if about is None or about.label is None:
         return None
     return "".join(c if c.isprintable() else "?" for c in about.label[:MOST_LABEL])
+
+
+def _words(calls: Calls, agent: Agent, about: Any) -> dict[str, list[int]]:
+    """Token ids by the name of the text that they become; only where prompts may be shown."""
+    prompt = report.prompt(calls.scout, agent)
+    anchor, first = (0, 0) if about is None else (about.anchor, about.divergence)
+    return {
+        "anchor_text": prompt[: min(anchor, MOST_SHOWN)].tolist(),
+        "divergence_text": prompt[max(0, first - AROUND) : first + AROUND].tolist(),
+    }
 
 
 def _served(served: Served) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""What is counted and shown: sums that agree, bounded tables, and looking changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from radix_policy.call import NodeKind
+from radix_policy.tags import SHARED, Tag
+from scout_sglang import counters as counting
+from scout_sglang.counters import Counters, Spent
+from scout_sglang.overview import MOST_AGENTS, MOST_CLASSES, overview
+from tests.scout_sglang.lab import Lab, Program, random_steps
+
+
+def assert_sums_agree(shown):
+    totals, agents = shown["totals"], shown["agents"]
+    assert totals["hit_tokens"] + totals["recomputed_tokens"] == totals["prompt_tokens"]
+    for field in ("calls", "prompt_tokens", "hit_tokens", "recomputed_tokens"):
+        assert sum(agent[field] for agent in agents) == totals[field]
+    by_kind = shown["evictions"]["by_kind"].values()
+    assert sum(line["tokens"] for line in by_kind) == totals["evicted_tokens"]
+    memory = shown["memory"]
+    held = sum(line["tokens"] for line in shown["cache_map"])
+    assert held == memory["evictable"] + memory["protected"]
+    moves = shown["transitions"]
+    for row, end, other in zip(moves["probabilities"], moves["ends"], moves["others"], strict=True):
+        assert sum(row) + end + other == pytest.approx(round(sum(row) + end + other), abs=0.01)
+
+
+@pytest.mark.parametrize("policy", ["scout", "cachescout"])
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+@pytest.mark.parametrize("core", ["python", "rust"])
+def test_sums_agree_and_looking_changes_no_hit(policy, mode, core):
+    hits = []
+    for looks in (False, True):
+        lab = Lab(policy, 40 * 16, core=core, mode=mode)
+        program = Program(lab, labelled=True)
+        for number, step in enumerate(random_steps(5, 300)):
+            program.step(*step)
+            if looks and number % 5 == 0:
+                lab.core.survey.at = None
+                assert_sums_agree(overview(lab.cache))
+        program.end()
+        hits.append(program.hits)
+    assert hits[0] == hits[1]
+    assert overview(lab.cache)["totals"]["evicted_tokens"] == lab.evicted > 0
+
+
+def test_with_very_many_agents_the_rest_is_one_line():
+    lab = Lab("scout", 4000)
+    for number in range(300):
+        label = {"agent": f"agent {number % 150}", "session": str(number)}
+        lab.call(f"r{number}", [number % 150] * 20, [1, 2], label=label)
+    shown = overview(lab.cache)
+    assert_sums_agree(shown)
+    assert len(shown["agents"]) == MOST_AGENTS + 1
+    assert shown["agents"][-1]["label"] == "other"
+    assert shown["agents"][-1]["calls"] == 100
+    assert len(shown["cache_map"]) <= MOST_CLASSES
+
+
+def test_counts_are_bounded(monkeypatch):
+    monkeypatch.setattr(counting, "MOST_AGENTS", 10)
+    counted = Counters()
+    for number in range(1000):
+        counted.arrived(number)
+        counted.served((0, number), 10, 4, 3)
+        counted.evicted(Tag(0, SHARED, (number,), NodeKind.PROMPT), 5, 0.5, "value")
+        counted.changed("mode", "on", "shadow")
+    assert len(counted.by_agent) == 10
+    assert counted.other.calls == 990
+    assert counted.total.recomputed == 6000
+    assert len(counted.recent) == counting.MOST_RECENT
+    assert len(counted.changes) == counting.MOST_CHANGES
+
+
+def test_the_99th_percentile_of_a_step_is_right_to_a_quarter_octave():
+    spent = Spent()
+    for _ in range(980):
+        spent.add(100e-6)
+    for _ in range(20):
+        spent.add(5e-3)
+    assert 5e-3 <= spent.quantile(0.99) <= 6.3e-3
+    assert 100e-6 <= spent.quantile(0.5) <= 126e-6

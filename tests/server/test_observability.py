@@ -1,0 +1,220 @@
+"""A real server with everything to look at switched on, and with keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import pytest
+
+from radix_policy.config import ScoutConfig
+from radix_policy.scout import Scout
+from scout_sglang.metrics import DEFINITIONS, PREFIX
+from tests.server import support
+from tests.tiny_model import tiny_model_path
+
+pytestmark = pytest.mark.server
+
+KEY, ADMIN = "a-key", "an-admin-key"
+# No token of it is in a prompt of another test, nor in any number of a report.
+SECRET = "xylophone-quartz-8841"
+CALLS = 60
+
+
+def ask(server, path, body=None, key=KEY):
+    """Status and text of an answer; ``body`` makes it a POST."""
+    headers = {"Content-Type": "application/json"}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(server.url + path, data=data, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def rank(server):
+    status, text = ask(server, "/scout")
+    assert status == 200, text
+    [only] = json.loads(text)["ranks"]
+    return only
+
+
+def generate(server, number, text=None):
+    sampling = {"max_new_tokens": 3, "temperature": 0, "ignore_eos": True}
+    agent = number % 4
+    prompt = [*range(300 * agent, 300 * agent + 200), *range(5000 + number, 5100 + number)]
+    label = {"agent": f"agent {agent}"} if agent else {}
+    body = {
+        "sampling_params": {**sampling, "custom_params": {"scout": label}},
+        "session_id": f"{SECRET}-session" if text else f"session {number % 9}",
+        **({"text": text} if text else {"input_ids": prompt}),
+    }
+    status, answer = ask(server, "/generate", body)
+    assert status == 200, answer
+    return json.loads(answer)["meta_info"]
+
+
+def metrics(server):
+    """Value by name and labels of every metric of ours; no key is needed, as for SGLang's own."""
+    status, text = ask(server, "/metrics", key=None)
+    assert status == 200
+    found = {}
+    for line in text.splitlines():
+        if line.startswith(PREFIX) and "_created" not in line:
+            series, _, value = line.rpartition(" ")
+            found[series] = float(value)
+    return found
+
+
+def total(found, name):
+    return sum(v for series, v in found.items() if series.partition("{")[0] == PREFIX + name)
+
+
+@pytest.fixture(scope="module")
+def watched(logs):
+    """The server; its state file is another model's when it starts."""
+    path = logs / "learned"
+    path.write_bytes(Scout(ScoutConfig(), 1000).snapshot("another model"))
+    config = {"state_path": str(path), "state_seconds": 5}
+    more = ["--enable-metrics", "--api-key", KEY, "--admin-api-key", ADMIN]
+    more += ["--radix-eviction-policy-config", json.dumps(config)]
+    with support.server("scout", logs / "watched.log", *more) as server:
+        yield server, path
+
+
+@pytest.fixture(scope="module")
+def server(watched):
+    return watched[0]
+
+
+@pytest.mark.parametrize("key", [None, "wrong", KEY, ADMIN])
+def test_keys_are_asked_for_as_by_sglangs_own_routes(server, key):
+    def allowed(path, body=None):
+        return ask(server, path, body, key)[0] != 401
+
+    shown = allowed("/server_info")
+    changed = allowed("/set_internal_state", {"server_args": {}})
+    assert [allowed("/scout"), allowed("/scout/ui")] == [shown, shown]
+    assert allowed("/scout/config", {}) == allowed("/scout/snapshot", {}) == changed
+    assert (shown, changed) == (key == KEY, key == ADMIN)
+
+
+def test_sums_agree_while_calls_run_and_nothing_decreases_that_must_not(server):
+    stop, seen = threading.Event(), []
+
+    def watch():
+        while not stop.is_set():
+            seen.append((rank(server), metrics(server)))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            replies = list(pool.map(lambda n: generate(server, n), range(CALLS)))
+    finally:
+        stop.set()
+        watcher.join()
+    seen.append((rank(server), metrics(server)))
+    last = seen[-1][0]["totals"]
+    assert last["calls"] == CALLS
+    assert last["prompt_tokens"] == sum(reply["prompt_tokens"] for reply in replies)
+    assert last["hit_tokens"] == sum(reply["cached_tokens"] for reply in replies)
+    assert last["evicted_tokens"] > 0
+    assert {agent["label"] for agent in seen[-1][0]["agents"]} >= {"agent 1", "agent 2", "agent 3"}
+    for shown, found in seen:
+        check_sums(shown, found)
+    for (before, old), (after, new) in pairwise(seen):
+        assert all(after["totals"][k] >= v for k, v in before["totals"].items())
+        grown = {d.name for d in DEFINITIONS if d.kind != "gauge"}
+        for series, value in old.items():
+            name = re.sub(r"_(bucket|sum|count)$", "", series.partition("{")[0])
+            if name.removeprefix(PREFIX) in grown:
+                assert new[series] >= value, series
+
+
+def check_sums(shown, found):
+    totals, agents = shown["totals"], shown["agents"]
+    assert totals["hit_tokens"] + totals["recomputed_tokens"] == totals["prompt_tokens"]
+    for field in ("calls", "prompt_tokens", "hit_tokens", "recomputed_tokens"):
+        assert sum(agent[field] for agent in agents) == totals[field]
+    assert total(found, "hit_tokens_total") + total(found, "recomputed_tokens_total") == total(
+        found, "prompt_tokens_total"
+    )
+    assert all(v >= 0 for k, v in found.items() if "guard_regret" not in k and "file_age" not in k)
+
+
+def test_metrics_come_to_the_same_as_the_json(server):
+    generate(server, 1)
+    deadline = 50
+    while True:  # they are brought up to date once a second
+        shown, found = rank(server), metrics(server)
+        if total(found, "calls_total") == shown["totals"]["calls"] or not deadline:
+            break
+        deadline -= 1
+        threading.Event().wait(0.2)
+    for field in ("calls", "prompt_tokens", "hit_tokens", "recomputed_tokens"):
+        assert total(found, f"{field}_total") == shown["totals"][field]
+    assert total(found, "evicted_tokens_total") == shown["totals"]["evicted_tokens"]
+    exported = {series.partition("{")[0] for series in found}
+    missing = [d.name for d in DEFINITIONS if not any(PREFIX + d.name in e for e in exported)]
+    of_shadow_alone = {d.name for d in DEFINITIONS if d.name.startswith("shadow_")}
+    assert set(missing) <= of_shadow_alone | {"faults_total"}
+
+
+def test_the_mode_is_changed_at_run_time_with_validation(server):
+    for body in ({"mode": "off"}, {"unknown": 1}, {}, ["mode"]):
+        status, text = ask(server, "/scout/config", body, ADMIN)
+        assert status == 400 and "error" in json.loads(text)
+    status, text = ask(server, "/scout/config", {"mode": "shadow"}, ADMIN)
+    assert (status, json.loads(text)["ranks"][0]["changed"]["mode"]["from"]) == (200, "on")
+    for number in range(40):
+        generate(server, number)
+    shown = rank(server)
+    assert shown["mode"] == "shadow"
+    assert shown["shadow"]["policy"] == "scout"
+    status, _ = ask(server, "/scout/config", {"mode": "on"}, ADMIN)
+    generate(server, 1)
+    shown = rank(server)
+    assert (status, shown["mode"], shown["shadow"]) == (200, "on", None)
+    assert [change["to"] for change in shown["changes"]] == ["shadow", "on"]
+    assert shown["faults"] == {}
+
+
+def test_a_prompt_cannot_be_found_in_anything_that_is_shown_or_kept(watched):
+    server, path = watched
+    for _ in range(3):
+        generate(server, 0, f"{SECRET} {SECRET} tells its secret to nobody else {SECRET}")
+    status, text = ask(server, "/scout/snapshot", {}, ADMIN)
+    assert status == 200, text
+    _, secret = ask(server, "/tokenize", {"prompt": SECRET})
+    ids = ", ".join(map(str, json.loads(secret)["tokens"][-4:]))
+    threading.Event().wait(1.5)
+    shown = [ask(server, p)[1] for p in ("/scout", "/metrics", "/server_info", "/scout/ui")]
+    shown.append(text)
+    shown += [entry.read_bytes().decode(errors="replace") for entry in path.parent.glob("learned*")]
+    shown.append(server.log_path.read_text(errors="replace"))
+    for place in shown:
+        assert SECRET not in place and "xylophone" not in place
+        assert ids not in place and ids.replace(" ", "") not in place
+
+
+def test_a_state_of_another_model_is_put_aside_and_a_new_one_written_at_the_end(watched):
+    server, path = watched
+    log = server.log_path.read_text(errors="replace")
+    assert "learned on model 'another model'" in log and "the file is kept as" in log
+    calls = rank(server)["totals"]["calls"]
+    generate(server, 3)
+    server.stop()
+    model = os.environ.get("SCOUT_TEST_MODEL") or tiny_model_path()
+    after = Scout(ScoutConfig(), 1000)
+    after.restore(path.read_bytes(), model)
+    assert after.clock >= calls + 1
