@@ -4,9 +4,9 @@ Two servers are up, and the demo's calls go to both in blocks, one server after 
 first as often as the other. *Off* is SGLang's own ``lru``. *On* serves the same hits, in shadow
 mode, with everything that can be looked at switched on: learning, the shadow's decisions, SGLang's
 and our metrics, a state file written every five seconds, and ``GET /scout`` and ``/metrics`` read
-every second. So the blocks do the same work, and what differs is the cost. The interval is a bootstrap
-over the blocks' pairs. Run it on an idle machine: at the default size four to six minutes on two
-cores.
+every second. So the blocks do the same work, and what differs is the cost. The interval is a
+bootstrap over the blocks' pairs. Run it on an idle machine: at the default size four to six
+minutes on two cores.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ from scout_sglang.replay.request import LabRequest
 logger = logging.getLogger(__name__)
 
 MOST_RUNNING = 1024
-"""Calls that the shadow follows at a time; those beyond are served and not followed."""
+MOST_SLOTS = 1 << 24
+"""Calls that the shadow follows at a time, and their longest lengths together, 4 bytes a token;
+those beyond are served and not followed."""
 being_cast = False
 """A cache that is built now is a shadow's."""
 _ALL = 1 << 32
@@ -59,13 +61,14 @@ class Shadow:
     def __init__(self, real: Any, scout: Any, sample: float, fair: bool) -> None:
         strategy = real.tree_core.eviction_strategy
         capacity = real.token_to_kv_pool_allocator.size
+        longest = min(real.req_to_token_pool.req_to_token.shape[1], capacity)
         cache = make_cache(
             policy=strategy.policy,
             policy_config={**asdict(scout.config), "mode": "on"},
             capacity=capacity,
             page_size=real.page_size,
-            max_tokens=real.req_to_token_pool.req_to_token.shape[1],
-            max_running=MOST_RUNNING,
+            max_tokens=longest,
+            max_running=max(16, min(MOST_RUNNING, MOST_SLOTS // longest)),
             core=None,
         )
         self.scout = scout
