@@ -7,6 +7,7 @@ victim is looked up and probed here first.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,13 @@ class RustNodes:
         except KeyError:
             return []
         return [(info[0], info[3] - info[2]) for info in path]
+
+    def marked(self, records: Mapping[int, Any]) -> Iterator[tuple[Any, list[tuple[int, int]]]]:
+        """Of each node with a tagged mark: the tag, and id and tokens of the nodes down to it."""
+        for node in list(records):
+            mark = records.get(node)
+            if mark is not None and mark.tag is not None:
+                yield mark.tag, self.sizes(node)
 
     def victim(self, node: int) -> Victim | None:
         """``node`` as a victim, whether or not it may be evicted; None if it is gone."""

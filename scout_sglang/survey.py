@@ -8,12 +8,14 @@ most :data:`MOST_ENDS` ends of calls, and is replaced by the next one as a whole
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from radix_policy import report
 from radix_policy.call import NodeKind
 from radix_policy.tags import SHARED, NodeClass, Tag
+
+Paths = Iterator[tuple[Any, list[tuple[int, int]]]]
 
 TURN = 0.0005
 MOST_ENDS = 50_000
@@ -58,10 +60,15 @@ class _Node:
 
 
 class Survey:
-    """The holdings of one cache, most tokens first, as they were at ``at`` (time.monotonic())."""
+    """The holdings of one cache, most tokens first, as they were at ``at`` (time.monotonic()).
 
-    def __init__(self, core: Any) -> None:
+    ``ends``: how many nodes ``paths`` will give, roughly. ``paths``: of each node that a call
+    ended at, its tag, and id and tokens of the nodes down to it.
+    """
+
+    def __init__(self, core: Any, ends: Callable[[], int], paths: Callable[[], Paths]) -> None:
         self._core = core
+        self._ends, self._paths = ends, paths
         self.at: float | None = None
         self.holdings: list[Holding] = []
         self._pass: Iterator[None] | None = None
@@ -75,7 +82,7 @@ class Survey:
         """Start a pass, unless one is under way; a small tree is walked at once."""
         if self._pass is None:
             self._pass = self._walk()
-            if self._core.ends() <= SMALL:
+            if self._ends() <= SMALL:
                 self._turn(None)
 
     def go_on(self) -> None:
@@ -92,7 +99,7 @@ class Survey:
     def _walk(self) -> Iterator[None]:
         nodes: dict[int, _Node] = {}
         scout = self._core.scout_calls.scout
-        for number, (tag, path) in enumerate(self._core.paths()):
+        for number, (tag, path) in enumerate(self._paths()):
             if number == MOST_ENDS:
                 break
             session = SHARED if tag.shared else scout.root(tag.tenant, tag.session)

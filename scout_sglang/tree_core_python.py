@@ -111,7 +111,7 @@ class ScoutTreeCore(UnifiedTreeCore):
         self.trims = self.eviction_strategy.config.trim
         capacity = params.token_to_kv_pool_allocator.size
         scout = Scout(self.eviction_strategy.config, capacity, params.page_size)
-        self.survey = Survey(self)
+        self.survey = Survey(self, lambda: len(self.evictable_device_leaves), self._tagged)
         self.join(Calls(scout))
 
     def join(self, calls: Any) -> None:
@@ -266,11 +266,7 @@ class ScoutTreeCore(UnifiedTreeCore):
         plain = not self.enable_hicache and not self.is_eagle
         return self.trims and plain and not self.eviction_strategy.by_recency
 
-    def ends(self) -> int:
-        """How many leaves may be evicted now; most of the leaves there are."""
-        return len(self.evictable_device_leaves)
-
-    def paths(self) -> Iterator[tuple[Any, list[tuple[int, int]]]]:
+    def _tagged(self) -> Iterator[tuple[Any, list[tuple[int, int]]]]:
         """Of each tagged node its tag, and its id and tokens."""
         waiting = list(self.root_node.children.values())
         while waiting:

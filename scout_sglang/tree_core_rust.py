@@ -10,7 +10,6 @@ Where the order is by recency (guard, faults, leaves without a mark), the walk i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -64,7 +63,9 @@ class RustScoutCore(RustUnifiedTreeCore):
         scout = Scout(strategy.config, params.token_to_kv_pool_allocator.size, params.page_size)
         self.eviction_strategy = strategy
         self.trims = strategy.config.trim
-        self.survey = Survey(self)
+        self.survey = Survey(
+            self, lambda: len(self.records), lambda: self.nodes.marked(self.records)
+        )
         self.join(Calls(scout))
         self.buckets = Buckets(self.records, self._order)
         self.nodes = RustNodes(self._binding, self._bindings)
@@ -386,19 +387,6 @@ class RustScoutCore(RustUnifiedTreeCore):
             size -= kept
         self.shortfall = max(0, shortfall - size)
         return victim
-
-    # -- looking in --------------------------------------------------------------------
-
-    def ends(self) -> int:
-        """How many nodes calls have ended at."""
-        return len(self.records)
-
-    def paths(self) -> Iterator[tuple[Any, list[tuple[int, int]]]]:
-        """Of each node that a call ended at: its tag, and id and tokens of the nodes down to it."""
-        for node in list(self.records):
-            mark = self.records.get(node)
-            if mark is not None and mark.tag is not None:
-                yield mark.tag, self.nodes.sizes(node)
 
     # -- the rest ----------------------------------------------------------------------
 
