@@ -1,5 +1,6 @@
 """The launcher adds what is left open, says so, and changes nothing else."""
 
+import json
 import subprocess
 import sys
 
@@ -171,3 +172,21 @@ def test_a_list_of_plugins_without_ours_stops_the_command(monkeypatch):
     status, _, err = command("scout_sglang.launch", *MODEL)
     assert status == 2
     assert "SGLANG_PLUGINS=another leaves out the plugin 'scout'" in err
+
+
+def exposed(*argv):
+    words = launch.exposing([*MODEL, *argv])
+    return words[-3], json.loads(words[-1])
+
+
+def test_the_wish_to_show_prompts_becomes_part_of_the_configuration():
+    assert exposed() == ("scout", {"expose_prompts": True})
+    given = ["--radix-eviction-policy", "cachescout"]
+    given += ["--radix-eviction-policy-config", '{"tau": 0.1}']
+    assert exposed(*given) == ("cachescout", {"tau": 0.1, "expose_prompts": True})
+
+
+def test_prompts_cannot_be_shown_under_a_stock_policy(capsys):
+    with pytest.raises(SystemExit):
+        exposed("--radix-eviction-policy", "lru")
+    assert "--scout-expose-prompts does not work with" in capsys.readouterr().err

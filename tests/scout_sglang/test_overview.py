@@ -59,6 +59,18 @@ def test_with_very_many_agents_the_rest_is_one_line():
     assert len(shown["cache_map"]) <= MOST_CLASSES
 
 
+@pytest.mark.parametrize("exposed", [False, True])
+def test_prompts_are_shown_only_where_that_is_asked_for(exposed):
+    lab = Lab("scout", 4000, expose_prompts=exposed)
+    for number in range(6):
+        label = {"agent": "one", "session": str(number)}
+        lab.call(f"r{number}", [*range(70_000, 70_040), 80_000 + number], [1], label=label)
+    [agent] = overview(lab.cache)["agents"]
+    assert agent["anchor_tokens"] == 40
+    assert agent.get("anchor_text") == (list(range(70_000, 70_040)) if exposed else None)
+    assert ("70001" in str(overview(lab.cache))) == exposed
+
+
 def test_counts_are_bounded(monkeypatch):
     monkeypatch.setattr(counting, "MOST_AGENTS", 10)
     counted = Counters()
