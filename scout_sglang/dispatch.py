@@ -86,11 +86,14 @@ class Calls:
         return underway
 
     @guarded("start")
-    def start(self, req: Any, hit: int) -> Underway | None:
-        """The request's prefill has run, ``hit`` of its tokens cached; returns the call."""
-        underway = self._by_rid.get(req.rid)
-        if underway is not None and req.rid not in self._started:
-            self._started.add(req.rid)
+    def start(self, rid: str, hit: int, req: Any = None) -> Underway | None:
+        """The request's prefill has run, ``hit`` of its tokens cached; returns the call.
+
+        ``req``: SGLang's request, for a shadow to follow.
+        """
+        underway = self._by_rid.get(rid)
+        if underway is not None and rid not in self._started:
+            self._started.add(rid)
             call, would_hit = underway.dispatch, self._follow(req, underway, hit)
             lru_hit = self._learn_start(underway, hit) if would_hit is None else hit
             agent = (call.tenant, call.agent)

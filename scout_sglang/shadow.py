@@ -161,9 +161,9 @@ class Shadow:
 
     admit = get
 
-    def start(self, double: LabRequest, hit: int) -> Any:
+    def start(self, rid: str, hit: int, req: Any = None) -> Any:
         """The double has hit ``hit`` tokens: that is what the policy learns."""
-        underway = self.get(double.rid)
+        underway = self.get(rid)
         if underway is not None:
             self.scout.start(underway.dispatch, underway.prompt, hit)
         return underway

@@ -155,7 +155,7 @@ def on_checkpoint(checkpoint: Callable[..., None], cache: Any, req: Any, **kwarg
     if calls is None:
         checkpoint(cache, req, **kwargs)
         return
-    core.current = calls.start(req, req.kv.cache_protected_len)
+    core.current = calls.start(req.rid, req.kv.cache_protected_len, req)
     try:
         checkpoint(cache, req, **kwargs)
     finally:
