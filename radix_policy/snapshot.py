@@ -100,9 +100,9 @@ LEFT: dict[type, tuple[str, ...]] = {
     divergence.Divergence: ("_reference",),
     anchors.AnchorIndex: ("_windows",),
     sessions.SessionLinker: (
-        "_max", "_forgotten", "_continuations", "_outputs", "_texts", "_keys",
+        "_max", "_forgotten", "_continuations", "_outputs", "_texts", "_keys", "_chains",
     ),
-    sessions._Session: ("running",),
+    sessions._Session: ("running", "reached", "prompt"),
     sessions._Trust: ("_needed",),
 }  # fmt: skip
 
