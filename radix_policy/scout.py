@@ -7,9 +7,10 @@ no address order: two ranks that are told the same calls decide alike.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,11 @@ class _Tenant:
     number: int
     identity: Identity
     value: Value
+    root: Callable[[int], int] = field(init=False)
+    """The session that a session was merged into, or itself."""
+
+    def __post_init__(self) -> None:
+        self.root = self.identity.root
 
 
 class Scout:
@@ -69,7 +75,6 @@ class Scout:
         self._tenants: OrderedDict[Namespace, _Tenant] = OrderedDict()
         self._by_number: dict[int, _Tenant] = {}
         self._next_tenant = 0
-        self._worth: dict[NodeClass, float] = {}
         self.epoch = 0
 
     # -- observe -----------------------------------------------------------------------
@@ -99,7 +104,7 @@ class Scout:
         """The call has been matched against the tree; once per call is enough."""
         self._value_again()
         if (tenant := self._by_number.get(call.tenant)) is not None:
-            tenant.value.admit(tenant.identity.root(call.session), call.agent, call.number)
+            tenant.value.admit(tenant.root(call.session), call.agent, call.number)
 
     def start(self, call: Dispatch, prompt: int, hit: int) -> None:
         """The call runs, ``hit`` of its ``prompt`` tokens cached. Once per call."""
@@ -118,7 +123,7 @@ class Scout:
         if tenant is None:
             self.abandon(call)
             return
-        session = tenant.identity.root(call.session)
+        session = tenant.root(call.session)
         hashes = rolling(tokens)
         tenant.identity.finish(session, call.agent, tokens, prompt, self.clock, hashes)
         if isinstance(tenant.value, ScoutValue):
@@ -138,7 +143,7 @@ class Scout:
     def _depart(self, call: Dispatch, hashes: Hashes | None) -> None:
         self._value_again()
         if (tenant := self._by_number.get(call.tenant)) is not None:
-            session = tenant.identity.root(call.session)
+            session = tenant.root(call.session)
             tenant.value.depart(session, call.agent)
             if call.number in self._last_calls:
                 tenant.identity.end_session(session)
@@ -157,13 +162,12 @@ class Scout:
         """The client says that the session is over."""
         self._value_again()
         if (tenant := self._tenants.get(namespace)) is not None:
-            tenant.value.end(tenant.identity.root(session))
+            tenant.value.end(tenant.root(session))
             tenant.identity.end_session(session)
 
     # -- score -------------------------------------------------------------------------
 
     def _value_again(self) -> None:
-        self._worth.clear()
         self.epoch += 1
 
     def moved(self) -> list[tuple[int, int]]:
@@ -184,30 +188,30 @@ class Scout:
 
         In [0, 1]; 0 for a node of a session or tenant that is forgotten.
         """
-        worth = self._worth.get(node)
-        if worth is None:
-            tenant = self._by_number.get(node.tenant)
-            worth = 0.0 if tenant is None else tenant.value.worth(self._rooted(node), self.clock)
-            self._worth[node] = worth
-        return worth
+        number, session, *rest = node
+        tenant = self._by_number.get(number)
+        if tenant is None:
+            return 0.0
+        return tenant.value.worth(tenant.root(session), *rest, self.clock)
 
-    def priority(self, tag: Tag, size: int) -> float:
-        """What an engine orders leaves by, the lowest evicted first. ``size`` in tokens."""
+    def priority(self, tag: Tag, size: int = 0) -> float:
+        """What an engine orders leaves by, the lowest evicted first.
+
+        ``size`` in tokens; *scout* does not look at it.
+        """
         tenant = self._by_number.get(tag.tenant)
         if tenant is None:
-            return -np.inf
-        return tenant.value.order(self.score(tag.node_class()), self.clock - tag.number, size)
+            return -math.inf
+        value, session = tenant.value, tag.session
+        if session != tags.SHARED:
+            session = tenant.root(session)
+        worth = value.worth(session, tag.agents, tag.kind, tag.number, self.clock)
+        return value.order(worth, self.clock - tag.number, size)
 
     def root(self, tenant: int, session: int) -> int:
         """The session that a tenant's session was merged into, or itself."""
         known = self._by_number.get(tenant)
-        return session if known is None else known.identity.root(session)
-
-    def _rooted(self, node: NodeClass) -> NodeClass:
-        if node.session == tags.SHARED:
-            return node
-        root = self._by_number[node.tenant].identity.root(node.session)
-        return node if root == node.session else node._replace(session=root)
+        return session if known is None else known.root(session)
 
     # -- tags --------------------------------------------------------------------------
 
@@ -215,7 +219,7 @@ class Scout:
         """``call`` passes through a node that ends at depth ``end``."""
         owner = tag.session
         if owner != tags.SHARED and (tenant := self._by_number.get(tag.tenant)) is not None:
-            owner = tenant.identity.root(owner)
+            owner = tenant.root(owner)
         tags.touch(tag, call, owner, end)
 
     # -- predict, act ------------------------------------------------------------------
@@ -223,7 +227,7 @@ class Scout:
     def predict(self, call: Dispatch) -> dict[int, float]:
         """Who calls next in the session of ``call``, if it goes on: chances by agent id."""
         tenant = self._by_number.get(call.tenant)
-        return {} if tenant is None else tenant.value.predict(tenant.identity.root(call.session))
+        return {} if tenant is None else tenant.value.predict(tenant.root(call.session))
 
     def act(
         self, tenant: int, residency: Mapping[int, Residency], displaced: float = 0.0

@@ -15,23 +15,27 @@ import torch
 _NOTHING = torch.empty(0, dtype=torch.int64)
 
 
-class Node(NamedTuple):
-    """A node on a path, as ``collect_path_info`` of the binding gives it."""
+class Victim(NamedTuple):
+    """A leaf about to be evicted.
+
+    ``start``, ``end``: its depths. ``children``: of the node itself, none if it is a leaf.
+    ``parent``: None below the root.
+    """
 
     id: int
-    parent: int
     start: int
     end: int
-    value_len: int | None
     children: int
+    parent: Parent | None
 
 
-class Victim(NamedTuple):
-    """A leaf about to be evicted; ``parent`` is None below the root."""
+class Parent(NamedTuple):
+    """The node above a victim: its depths, its children."""
 
     id: int
-    node: Node
-    parent: Node | None
+    start: int
+    end: int
+    children: int
 
 
 class RustNodes:
@@ -41,20 +45,20 @@ class RustNodes:
         self._binding = binding
         self._bindings = bindings
 
-    def path(self, node: int) -> list[Node] | None:
-        """The last two nodes from the root to ``node``; None if it is gone."""
+    def victim(self, node: int) -> Victim | None:
+        """``node`` as a victim, whether or not it may be evicted; None if it is gone."""
         try:
             path = self._binding.collect_path_info([node])[0]
         except KeyError:
             return None
-        return [Node(*info) for info in path[-2:]] or None
-
-    def victim(self, node: int) -> Victim | None:
-        """``node`` as a victim, whether or not it may be evicted; None if it is gone."""
-        path = self.path(node)
-        if path is None:
+        if not path:
             return None
-        return Victim(node, path[-1], path[-2] if len(path) > 1 else None)
+        parent = None
+        if len(path) > 1:
+            above, _, start, end, _, children = path[-2]
+            parent = Parent(above, start, end, children)
+        _, _, start, end, _, children = path[-1]
+        return Victim(node, start, end, children, parent)
 
     def unlocked(self, node: int) -> bool:
         """Whether locking it takes tokens out of the evictable ones; leaves no lock behind."""
@@ -79,9 +83,9 @@ class RustNodes:
         key.frombytes(head.astype(np.int64).tobytes())
         self._binding.set_is_write_back(True)
         try:
-            self._binding.insert_host(victim.node.parent, extra_key, key, _NOTHING, [], salt)
+            self._binding.insert_host(victim.parent.id, extra_key, key, _NOTHING, [], salt)
         finally:
             self._binding.set_is_write_back(False)
-        path = self.path(victim.id)
-        assert path is not None and len(path) == 2
-        return Victim(victim.id, path[1], path[0])
+        cut = self.victim(victim.id)
+        assert cut is not None and cut.parent is not None
+        return cut

@@ -186,7 +186,9 @@ def test_predictability_is_one_less_the_share_of_entropy_that_is_left() -> None:
 
 def test_with_equal_end_rates_the_turns_ahead_change_nothing() -> None:
     D = np.array([[0.9, 0.5, 1.0, 0.01]])
-    same = passage.ends_by_turn(D, np.array([3]), np.full(64, 0.1), gamma=0.95, mean=0.1)
+    same = passage.ends_by_turn(
+        D, np.array([3]), passage.turns_ahead(np.full(64, 0.1)), gamma=0.95, mean=0.1
+    )
     assert np.allclose(same, D)
 
 
@@ -195,7 +197,8 @@ def test_what_lies_beyond_a_sure_end_is_worth_next_to_nothing() -> None:
     q[6] = 0.98
     base = 0.95 * 0.98
     D = np.array([[1.0, base, base**4]])
-    late = passage.ends_by_turn(D, np.array([5]), q, gamma=0.95, mean=0.02)[0]
-    early = passage.ends_by_turn(D, np.array([0]), q, gamma=0.95, mean=0.02)[0]
+    ahead = passage.turns_ahead(q)
+    late = passage.ends_by_turn(D, np.array([5]), ahead, gamma=0.95, mean=0.02)[0]
+    early = passage.ends_by_turn(D, np.array([0]), ahead, gamma=0.95, mean=0.02)[0]
     assert late[0] == early[0] == pytest.approx(1.0)
     assert late[2] < 0.05 * early[2]
