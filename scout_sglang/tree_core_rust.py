@@ -366,7 +366,7 @@ class RustScoutCore(RustUnifiedTreeCore):
     # -- the rest ----------------------------------------------------------------------
 
     def _order(self, tag: Any) -> float:
-        return self.scout.priority(tag)
+        return self.scout.priority(tag, 0)
 
     def _root(self, tenant: int, session: int) -> int:
         return self.scout.root(tenant, session)

@@ -30,7 +30,7 @@ POINTS = {
     "radix_policy.scout:Scout.finish": {"finish"},
     "radix_policy.scout:Scout.abandon": {"finish", "abandon"},
     "radix_policy.scout:Scout.priority": {"score"},
-    "radix_policy.scout:Scout.score": {"score"},
+    "radix_policy.value:ScoutValue.worth": {"score"},
     "radix_policy.scout:Scout.flush": {"flush"},
     "radix_policy.scout:Scout.state": {"state"},
     "radix_policy.guard:Guard.beta": {"walk", "start", "state"},
