@@ -8,6 +8,7 @@ nodes only, a session's private history going before them, the least recently us
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 
 import numpy as np
@@ -106,6 +107,12 @@ class CacheScoutValue:
         """Survival by agent id."""
         survival = self._survivals(now)
         return {self.rows.agent(row): float(survival[row]) for row in range(len(self.rows))}
+
+    def peek(self) -> CacheScoutValue:
+        """A reader as of now whose answers leave no trace here (see ``ScoutValue.peek``)."""
+        reader = copy.copy(self)
+        reader._hops = dict(self._hops)
+        return reader
 
     def predict(self, session: int) -> dict[int, float]:
         """P(a | current agent), Eq. 3, by agent id; empty for a session without a call.

@@ -18,7 +18,8 @@ class Call(NamedTuple):
 
     ``tokens``: the prompt's token ids, shape (n,). ``agent``, ``session``: labels that the client
     sent, or None. ``end_of_session``: the client said that the session ends with this call.
-    ``routing_key``: evidence about the session, never proof.
+    ``routing_key``: evidence about the session, never proof. ``plain``: the token ids alone
+    determine the KV (no images, no embeddings in their place).
     """
 
     tokens: Tokens
@@ -27,6 +28,7 @@ class Call(NamedTuple):
     session: str | None = None
     routing_key: str | None = None
     end_of_session: bool = False
+    plain: bool = True
 
 
 class Dispatch(NamedTuple):

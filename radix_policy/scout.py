@@ -8,13 +8,14 @@ no address order: two ranks that are told the same calls decide alike.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from radix_policy import bounds, snapshot, tags
+from radix_policy import bounds, snapshot, tags, warm_start
+from radix_policy.anchor_store import AnchorStore
 from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
@@ -22,9 +23,11 @@ from radix_policy.guard import Guard, Hashes
 from radix_policy.hashing import digest, rolling
 from radix_policy.horizon import Horizon
 from radix_policy.identity import Identity
+from radix_policy.peek import Peek
 from radix_policy.tags import NodeClass, Tag
 from radix_policy.value import ScoutValue
-from radix_policy.warmup import Residency, WarmupPiece, choose
+from radix_policy.warmup import Room, WarmupPlan, WarmupPlanner
+from radix_policy.warmup_ledger import WarmupLedger
 
 Value = ScoutValue | CacheScoutValue
 
@@ -42,10 +45,13 @@ class _Running:
 
 
 @dataclass(slots=True)
-class _Tenant:
+class Tenant:
+    """One namespace; ``namespace`` is None while a restored one is known by its digest alone."""
+
     number: int
     identity: Identity
     value: Value
+    namespace: Namespace | None
 
 
 class Scout:
@@ -55,6 +61,9 @@ class Scout:
     that the cache holds, in pages of ``page_size``. Observing costs O(prompt) for hashing; scoring
     a class is a look-up after its first time within a dispatch.
     """
+
+    KEPT = 0.999
+    """The value of an anchor on the operator's keep-list."""
 
     def __init__(self, config: IdentityConfig, capacity: int, page_size: int = 1) -> None:
         self.config = config
@@ -66,11 +75,15 @@ class Scout:
             self.guard = Guard(capacity, page_size, config.guard_rate)
         self._running: dict[int, _Running] = {}
         self._last_calls: set[int] = set()
-        self._tenants: OrderedDict[Namespace, _Tenant] = OrderedDict()
-        self._by_number: dict[int, _Tenant] = {}
+        self._tenants: OrderedDict[Namespace, Tenant] = OrderedDict()
+        self._by_number: dict[int, Tenant] = {}
         self._next_tenant = 0
         self._worth: dict[NodeClass, float] = {}
         self.epoch = 0
+        self.anchors = AnchorStore(config.warmup_anchors if config.warmup else 0)
+        self.planner = WarmupPlanner(config, page_size, capacity)
+        self.ledger = WarmupLedger(self._warmup_settled)
+        self._kept: frozenset[tuple[int, int]] = frozenset()
 
     # -- observe -----------------------------------------------------------------------
 
@@ -92,6 +105,9 @@ class Scout:
         if call.end_of_session:
             tenant.value.end(who.session)
             self._last_calls.add(self.clock)
+        if call.plain and who.anchor:
+            self.anchors.put(tenant.number, who.agent, call.tokens[: who.anchor])
+        self.ledger.arrive(self.clock, tenant.number, call.tokens)
         labelled = call.session is not None
         return Dispatch(tenant.number, who.session, who.agent, self.clock, who.anchor, labelled)
 
@@ -103,6 +119,7 @@ class Scout:
 
     def start(self, call: Dispatch, prompt: int, hit: int) -> None:
         """The call runs, ``hit`` of its ``prompt`` tokens cached. Once per call."""
+        self.ledger.start(call.number, hit)
         running = self._running.get(call.number)
         if self.guard is not None and running is not None and running.last is None:
             running.last = self.guard.admitted(running.grid, prompt, hit)
@@ -132,11 +149,13 @@ class Scout:
     def flush(self) -> None:
         """The cache was emptied; what was learned stays."""
         self._value_again()
+        self.ledger.flush()
         if self.guard is not None:
             self.guard.shadow.clear()
 
     def _depart(self, call: Dispatch, hashes: Hashes | None) -> None:
         self._value_again()
+        self.ledger.depart(call.number)
         if (tenant := self._by_number.get(call.tenant)) is not None:
             session = tenant.identity.root(call.session)
             tenant.value.depart(session, call.agent)
@@ -187,8 +206,16 @@ class Scout:
         worth = self._worth.get(node)
         if worth is None:
             tenant = self._by_number.get(node.tenant)
-            worth = 0.0 if tenant is None else tenant.value.worth(self._rooted(node), self.clock)
+            worth = 0.0 if tenant is None else self.worth(node, tenant.value)
             self._worth[node] = worth
+        return worth
+
+    def worth(self, node: NodeClass, value: Value) -> float:
+        """The score of a node of a known tenant, asked of ``value``."""
+        worth = value.worth(self._rooted(node), self.clock)
+        if self._kept and node.session == tags.SHARED:
+            kept = any((node.tenant, agent) in self._kept for agent in node.agents)
+            return max(worth, self.KEPT) if kept else worth
         return worth
 
     def priority(self, tag: Tag, size: int) -> float:
@@ -225,39 +252,66 @@ class Scout:
         tenant = self._by_number.get(call.tenant)
         return {} if tenant is None else tenant.value.predict(tenant.identity.root(call.session))
 
-    def act(
-        self, tenant: int, residency: Mapping[int, Residency], displaced: float = 0.0
-    ) -> WarmupPiece | None:
-        """The anchor to bring back while nothing runs, or None if none is worth it.
+    def act(self, room: Room) -> WarmupPlan | None:
+        """What to bring back while nothing runs, or None if nothing is worth it.
 
-        ``residency``: per agent id of ``tenant`` what of its anchor is cached. ``displaced``: the
-        highest score among what would have to make room.
+        Leaves no trace: one rank may ask what the others do not. While the guard moves eviction
+        towards recency, values do not say what would be displaced, and only free memory is used.
         """
-        owner = self._by_number.get(tenant)
-        if owner is None:
-            return None
-        return choose(tenant, owner.value.expected(self.clock), residency, displaced)
+        peek = Peek(self)
+        by_value = self.guard is None or self.guard.beta == 0
+        worth = peek.worth if by_value else None
+        return self.planner.plan(peek.wanted(), room, self.clock, worth)
+
+    def warmed(self, tenant: int, agent: int, tokens: Tokens, start: int) -> None:
+        """A warm-up has prefilled the end of ``tokens``, from ``start`` on."""
+        self.ledger.prefilled(tenant, agent, tokens, start, len(tokens))
+
+    def keep(self, anchors: Collection[tuple[int, int]]) -> None:
+        """Score these (tenant, agent) anchors as always expected, and bring them back first."""
+        if self._kept != frozenset(anchors):
+            self._kept = frozenset(anchors)
+            self._value_again()
+
+    def keeps(self, tenant: int, agent: int) -> bool:
+        """Whether the operator's keep-list names this anchor."""
+        return (tenant, agent) in self._kept
+
+    def labelled(self, label: str) -> list[tuple[int, int]]:
+        """(tenant, agent) of the agents that clients call so."""
+        agents = ((t.number, t.identity.labelled(label)) for t in self._tenants.values())
+        return [(tenant, agent) for tenant, agent in agents if agent is not None]
+
+    def _warmup_settled(self, tenant: int, agent: int, used: bool) -> None:
+        self.planner.settled(tenant, agent, used, self.clock)
 
     # -- tenants -----------------------------------------------------------------------
 
-    def _tenant(self, namespace: Namespace) -> _Tenant:
+    def _tenant(self, namespace: Namespace) -> Tenant:
         tenant = self._tenants.get(namespace) or self._restored(namespace)
         if tenant is None:
             if len(self._tenants) >= self.config.max_namespaces:
                 _, gone = self._tenants.popitem(last=False)
                 del self._by_number[gone.number]
-            tenant = _Tenant(self._next_tenant, Identity(self.config), self._new_value())
+                self.anchors.forget_tenant(gone.number)
+            identity, value = Identity(self.config), self._new_value()
+            tenant = Tenant(self._next_tenant, identity, value, namespace)
             self._next_tenant += 1
             self._tenants[namespace] = tenant
             self._by_number[tenant.number] = tenant
         self._tenants.move_to_end(namespace)
         return tenant
 
-    def _restored(self, namespace: Namespace) -> _Tenant | None:
+    def tenant(self, number: int) -> Tenant | None:
+        """What is known of a tenant; None if it is forgotten."""
+        return self._by_number.get(number)
+
+    def _restored(self, namespace: Namespace) -> Tenant | None:
         """A tenant from a snapshot, which knows it by a digest until it calls again."""
         tenant = self._tenants.pop(_hidden(namespace), None)
         if tenant is not None:
             self._tenants[namespace] = tenant
+            tenant.namespace = namespace
         return tenant
 
     def _new_value(self) -> Value:
@@ -283,6 +337,7 @@ class Scout:
             "horizon": self.horizon,
             "guard": self.guard,
             "tenants": tenants,
+            "anchors": warm_start.hot(self),
         }
         return snapshot.pack(parts, self._rule(), model)
 
@@ -308,12 +363,13 @@ class Scout:
         most = self.config.max_namespaces
         snapshot.bounded(bounds.Held("max_namespaces", len(parts["tenants"]), most))
         for name, number, identity, value in parts["tenants"]:
-            tenant = _Tenant(number, Identity(self.config), self._new_value())
+            tenant = Tenant(number, Identity(self.config), self._new_value(), None)
             snapshot.fill(tenant.identity, identity)
             snapshot.fill(tenant.value, value)
             for held in bounds.held(tenant.identity, tenant.value, self.config):
                 snapshot.bounded(held)
             self._tenants[name] = self._by_number[number] = tenant
+        warm_start.take_up(self, parts["anchors"])
 
     def _rule(self) -> str:
         return "cachescout" if isinstance(self.config, CacheScoutConfig) else "scout"
@@ -332,7 +388,8 @@ class Scout:
     def bytes(self) -> int:
         """Memory held by all that was learned and is remembered, without the tree's own tags."""
         tenants = sum(t.value.bytes() + t.identity.bytes() for t in self._tenants.values())
-        return tenants + (0 if self.guard is None else self.guard.shadow.bytes())
+        guard = 0 if self.guard is None else self.guard.shadow.bytes()
+        return tenants + self.anchors.bytes() + guard
 
 
 def _hidden(namespace: Namespace) -> Namespace:

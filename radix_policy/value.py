@@ -8,6 +8,7 @@ changed.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
 
@@ -210,6 +211,23 @@ class ScoutValue:
             self.rows.agent(row): float(self._odds[row] / (1 + self._odds[row]))
             for row in range(len(self.rows))
         }
+
+    def peek(self) -> ScoutValue:
+        """A reader as of now whose answers leave no trace here.
+
+        One rank of several may be asked what the others are not: when values are worked out anew
+        must not depend on it.
+        """
+        reader = copy.copy(self)
+        reader._changed = set(self._changed)
+        reader._scratch = np.empty((2, 0))
+        return reader
+
+    def predictability(self) -> float:
+        """R (Eq. 2), its rows shrunk to the marginal so that few observations look random."""
+        follows = self.counts.follows
+        prior = self.config.prior_weight * follows.sum(axis=0) / max(float(follows.sum()), 1.0)
+        return passage.predictability(follows + (follows.sum(axis=1) > 0)[:, None] * prior)
 
     def predict(self, session: int) -> dict[int, float]:
         """Who calls next in the session, if it goes on: probability by agent id, sum 1."""

@@ -1,47 +1,189 @@
-"""What to bring back into the cache while nothing runs: one anchor, or nothing."""
+"""What to bring back into the cache while nothing runs: the start of one anchor, or nothing.
+
+CacheScout's rule (arXiv 2608.14624, Eq. 10-11) picks the most likely next agent if who follows
+whom is predictable enough. Ours adds what that leaves open: a warm-up has to save more than it
+costs, must not push out anything worth more, and an agent whose warm-ups went unused has to wait.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from radix_policy.call import Namespace, Tokens
+from radix_policy.config import IdentityConfig
+from radix_policy.tags import Tag
+
+Worth = Callable[[Tag | None], float]
+
+PROBED = 16
+"""Agents whose residency is looked up for one plan."""
+BACK_OFF = 8
+"""Dispatches that an agent waits after an unused warm-up; doubled with each further one."""
+_MOST_DOUBLINGS = 10
+_REMEMBERED = 4096
 
 
-class Residency(NamedTuple):
-    """Of one agent's anchor: tokens in the cache, tokens in all."""
+class Wanted(NamedTuple):
+    """An anchor that may be worth bringing back.
 
-    resident: int
-    anchor: int
-
-
-class WarmupPiece(NamedTuple):
-    """Prefill the anchor of ``agent`` from token ``start`` to token ``stop``."""
+    ``tokens``: its ids, shape (n,). ``value``: the chance in [0, 1] that it is used before the
+    cache turns over. ``kept``: the operator's keep-list names it.
+    """
 
     tenant: int
     agent: int
+    namespace: Namespace
+    tokens: Tokens
+    value: float
+    kept: bool = False
+
+
+class WarmupPlan(NamedTuple):
+    """Prefill ``tokens[start:stop]`` of an agent's anchor; everything before ``start`` is there.
+
+    ``value``: what it is worth, more than anything that has to go for it.
+    """
+
+    tenant: int
+    agent: int
+    namespace: Namespace
+    tokens: Tokens
     start: int
     stop: int
+    value: float
 
 
-def choose(
-    tenant: int,
-    expected: Mapping[int, float],
-    residency: Mapping[int, Residency],
-    displaced: float,
-) -> WarmupPiece | None:
-    """The anchor with the greatest expected saving, value x missing tokens.
+class Room(Protocol):
+    """The engine's memory as the planner sees it. Asking leaves no trace: no access, no lock."""
 
-    ``expected``: value of each agent's anchor in [0, 1]. ``displaced``: the highest value of what
-    would have to be evicted for it; an anchor that is not worth more stays out. Ties go to the
-    lowest agent id. O(agents).
+    def resident(self, namespace: Namespace, tokens: Tokens) -> int:
+        """How many of the first ``tokens`` are cached."""
+
+    def free(self) -> int:
+        """Tokens that fit without evicting anything."""
+
+    def victims(self, worth: Worth) -> Iterator[tuple[float, int]]:
+        """(value, tokens) of what would be evicted, in that order; ``worth`` values a tag."""
+
+
+class WarmupPlanner:
+    """Chooses among wanted anchors. ``longest``: tokens of one prompt that the engine takes."""
+
+    def __init__(self, config: IdentityConfig, page_size: int, longest: int) -> None:
+        self.cost = config.warmup_cost
+        self.page_size = page_size
+        self.longest = longest
+        self._misses: OrderedDict[tuple[int, int], tuple[int, int]] = OrderedDict()
+
+    def plan(
+        self, wanted: Iterable[Wanted], room: Room, clock: int, worth: Worth | None
+    ) -> WarmupPlan | None:
+        """The anchor with the greatest expected saving, value x missing tokens; kept ones first.
+
+        Of an anchor that does not fit beside what is worth as much, only the start is planned.
+        ``worth`` values what has to go for it; without it only free memory is used. Ties go to
+        the lowest tenant and agent.
+        O(wanted log wanted), at most PROBED look-ups.
+        """
+        able = [w for w in wanted if w.value > self.cost and not self.waits(w, clock)]
+        able.sort(key=lambda w: (not w.kept, -w.value * len(w.tokens), w.tenant, w.agent))
+        lacking = []
+        for w in able[:PROBED]:
+            have = self._aligned(room.resident(w.namespace, w.tokens))
+            end = self._aligned(min(len(w.tokens), self.longest))
+            if have < end:
+                lacking.append((not w.kept, -w.value * (end - have), w.tenant, w.agent, have, w))
+        if not lacking:
+            return None
+        most = max(len(entry[-1].tokens) for entry in lacking)
+        space = _Space(room, most, worth)
+        for *_, have, w in sorted(lacking, key=lambda entry: entry[:4]):
+            end = min(len(w.tokens), self.longest, have + space.below(w.value - self.cost))
+            if (stop := self._aligned(end)) > have:
+                return WarmupPlan(w.tenant, w.agent, w.namespace, w.tokens, have, stop, w.value)
+        return None
+
+    def settled(self, tenant: int, agent: int, used: bool, clock: int) -> None:
+        """All that was prefilled for the agent has been used, or has gone unused."""
+        misses, _ = self._misses.pop((tenant, agent), (0, 0))
+        if used:
+            return
+        wait = BACK_OFF << min(misses, _MOST_DOUBLINGS)
+        self._misses[tenant, agent] = (misses + 1, clock + wait)
+        if len(self._misses) > _REMEMBERED:
+            self._misses.popitem(last=False)
+
+    def waits(self, wanted: Wanted, clock: int) -> bool:
+        """Whether the agent's last warm-ups were in vain and its time is not up."""
+        _, until = self._misses.get((wanted.tenant, wanted.agent), (0, 0))
+        return clock < until and not wanted.kept
+
+    @property
+    def waiting(self) -> int:
+        """Agents with a warm-up in vain that has not been made good."""
+        return len(self._misses)
+
+    def _aligned(self, tokens: int) -> int:
+        return tokens // self.page_size * self.page_size
+
+
+class _Space:
+    """How much can be brought in below a given value, up to ``most`` tokens."""
+
+    def __init__(self, room: Room, most: int, worth: Worth | None) -> None:
+        self.free = room.free()
+        self.steps: list[tuple[float, int]] = []
+        held, highest = self.free, 0.0
+        if held >= most or worth is None:
+            return
+        for value, tokens in room.victims(worth):
+            # Eviction may take what comes later in this order before it takes this.
+            highest = max(highest, value)
+            held += tokens
+            self.steps.append((highest, held))
+            if held >= most:
+                return
+
+    def below(self, value: float) -> int:
+        room = self.free
+        for highest, held in self.steps:
+            if highest >= value:
+                break
+            room = held
+        return room
+
+
+class Budget:
+    """How much idle time and how many tokens warm-ups may take, on a clock that is handed in.
+
+    ``share``: of idle seconds. ``per_minute``: tokens. Both can be saved up, for BURST idle
+    seconds and for a minute.
     """
-    best: WarmupPiece | None = None
-    best_saving = 0.0
-    for agent in sorted(residency):
-        have, anchor = residency[agent]
-        value = expected.get(agent, 0.0)
-        if have >= anchor or value <= displaced:
-            continue
-        saving = value * (anchor - have)
-        if saving > best_saving:
-            best, best_saving = WarmupPiece(tenant, agent, have, anchor), saving
-    return best
+
+    BURST = 10.0
+
+    def __init__(self, share: float, per_minute: float) -> None:
+        self.share = share
+        self.per_minute = per_minute
+        self._seconds = self.BURST * share
+        self._tokens = per_minute
+        self._now: float | None = None
+
+    def pass_time(self, now: float, idle: bool) -> None:
+        """It is ``now`` (seconds, only ever growing), and has been idle or not since last told."""
+        passed = 0.0 if self._now is None else max(0.0, now - self._now)
+        self._now = now
+        self._tokens = min(self.per_minute, self._tokens + passed * self.per_minute / 60)
+        if idle:
+            self._seconds = min(self.BURST * self.share, self._seconds + passed * self.share)
+
+    def allows(self, tokens: int) -> bool:
+        """Whether a piece of so many tokens may be sent."""
+        return self._seconds > 0 and self._tokens >= min(tokens, self.per_minute)
+
+    def spend(self, tokens: int, seconds: float) -> None:
+        """A piece was sent and took so long."""
+        self._tokens -= tokens
+        self._seconds -= seconds

@@ -1,0 +1,54 @@
+"""What the policy would say, asked without a trace.
+
+When values are worked out anew depends on when they are asked for, and all tensor-parallel ranks
+have to ask alike. A warm-up is planned on one rank only, so it asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from radix_policy.tags import Tag
+from radix_policy.warmup import Wanted
+
+if TYPE_CHECKING:
+    from radix_policy.scout import Scout, Value
+
+
+class Peek:
+    """A Scout as of now; not to be used after the next call has arrived or ended."""
+
+    def __init__(self, scout: Scout) -> None:
+        self._scout = scout
+        self._values: dict[int, Value] = {}
+
+    def worth(self, tag: Tag | None) -> float:
+        """V of a node in [0, 1]; 0 for one that no call has claimed."""
+        if tag is None or (value := self._value(tag.tenant)) is None:
+            return 0.0
+        return self._scout.worth(tag.node_class(), value)
+
+    def wanted(self) -> Iterator[Wanted]:
+        """Every anchor that is remembered, where the routing is predictable enough (Eq. 11)."""
+        scout = self._scout
+        expected: dict[int, dict[int, float]] = {}
+        for tenant, agent, tokens in scout.anchors:
+            value, known = self._value(tenant), scout.tenant(tenant)
+            if value is None or known is None or known.namespace is None:
+                continue
+            kept = scout.keeps(tenant, agent)
+            if tenant not in expected:
+                gate = value.predictability() >= scout.config.warmup_r_min
+                expected[tenant] = value.expected(scout.clock) if gate else {}
+            worth = scout.KEPT if kept else expected[tenant].get(agent, 0.0)
+            if worth > 0:
+                yield Wanted(tenant, agent, known.namespace, tokens, worth, kept)
+
+    def _value(self, tenant: int) -> Value | None:
+        if tenant not in self._values:
+            known = self._scout.tenant(tenant)
+            if known is None:
+                return None
+            self._values[tenant] = known.value.peek()
+        return self._values[tenant]
