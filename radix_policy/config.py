@@ -60,6 +60,9 @@ class IdentityConfig:
     warmup_idle_share: float = _number(0.5, 0.0, 1.0, "most of the idle time that it may take")
     warmup_per_minute: int = _number(60_000, 0, 1 << 30, "most tokens a minute that it may prefill")
     warmup_anchors: int = _number(1 << 18, 0, 1 << 26, "tokens of anchors remembered for it")
+    warmup_prompts: int = _number(
+        1 << 18, 0, 1 << 26, "tokens of sessions' last prompts remembered for it; 0: anchors only"
+    )
     warm_start: int = _number(
         1 << 16,
         0,

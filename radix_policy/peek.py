@@ -7,9 +7,12 @@ have to ask alike. A warm-up is planned on one rank only, so it asks here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from radix_policy.tags import Tag
+from radix_policy.call import NodeKind
+from radix_policy.prefix_store import Prefix
+from radix_policy.tags import SHARED, NodeClass, Tag
 from radix_policy.warmup import Wanted
 
 if TYPE_CHECKING:
@@ -30,20 +33,21 @@ class Peek:
         return self._scout.worth(tag.node_class(), value)
 
     def wanted(self) -> Iterator[Wanted]:
-        """Every anchor that is remembered, where the routing is predictable enough (Eq. 11)."""
+        """Every prefix that is remembered, where the routing is predictable enough (Eq. 11)."""
         scout = self._scout
-        expected: dict[int, dict[int, float]] = {}
-        for tenant, agent, tokens in scout.anchors:
+        least = scout.config.warmup_r_min
+        gates: dict[int, bool] = {}
+        for prefix in chain(scout.anchors, scout.prompts):
+            tenant = prefix.tenant
             value, known = self._value(tenant), scout.tenant(tenant)
             if value is None or known is None or known.namespace is None:
                 continue
-            kept = scout.keeps(tenant, agent)
-            if tenant not in expected:
-                gate = value.predictability() >= scout.config.warmup_r_min
-                expected[tenant] = value.expected(scout.clock) if gate else {}
-            worth = scout.KEPT if kept else expected[tenant].get(agent, 0.0)
-            if worth > 0:
-                yield Wanted(tenant, agent, known.namespace, tokens, worth, kept)
+            kept = prefix.session == SHARED and scout.keeps(tenant, prefix.agent)
+            if tenant not in gates:
+                gates[tenant] = value.predictability() >= least
+            if kept or gates[tenant]:
+                worth = scout.worth(_last_node(prefix), value)
+                yield Wanted(prefix, known.namespace, worth, kept)
 
     def _value(self, tenant: int) -> Value | None:
         if tenant not in self._values:
@@ -52,3 +56,9 @@ class Peek:
                 return None
             self._values[tenant] = known.value.peek()
         return self._values[tenant]
+
+
+def _last_node(prefix: Prefix) -> NodeClass:
+    """The class of the node that the prefix would end in."""
+    agents = (prefix.agent,)
+    return NodeClass(prefix.tenant, prefix.session, agents, NodeKind.PROMPT, prefix.number)

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from radix_policy import bounds, snapshot, tags, warm_start
-from radix_policy.anchor_store import AnchorStore
 from radix_policy.cachescout import CacheScoutValue
-from radix_policy.call import Call, Dispatch, Namespace, Tokens
+from radix_policy.call import Call, Dispatch, Identified, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
 from radix_policy.guard import Guard, Hashes
 from radix_policy.hashing import digest, rolling
 from radix_policy.horizon import Horizon
 from radix_policy.identity import Identity
 from radix_policy.peek import Peek
+from radix_policy.prefix_store import Prefix, PrefixStore
 from radix_policy.tags import NodeClass, Tag
 from radix_policy.value import ScoutValue
-from radix_policy.warmup import Room, WarmupPlan, WarmupPlanner
+from radix_policy.warmup import Room, WarmupPlan, WarmupPlanner, Whose
 from radix_policy.warmup_ledger import WarmupLedger
 
 Value = ScoutValue | CacheScoutValue
@@ -80,7 +80,8 @@ class Scout:
         self._next_tenant = 0
         self._worth: dict[NodeClass, float] = {}
         self.epoch = 0
-        self.anchors = AnchorStore(config.warmup_anchors if config.warmup else 0)
+        self.anchors = PrefixStore(config.warmup_anchors if config.warmup else 0)
+        self.prompts = PrefixStore(config.warmup_prompts if config.warmup else 0)
         self.planner = WarmupPlanner(config, page_size, capacity)
         self.ledger = WarmupLedger(self._warmup_settled)
         self._kept: frozenset[tuple[int, int]] = frozenset()
@@ -105,11 +106,17 @@ class Scout:
         if call.end_of_session:
             tenant.value.end(who.session)
             self._last_calls.add(self.clock)
-        if call.plain and who.anchor:
-            self.anchors.put(tenant.number, who.agent, call.tokens[: who.anchor])
+        if call.plain and self.config.warmup:
+            self._remember(call.tokens, tenant.number, who)
         self.ledger.arrive(self.clock, tenant.number, call.tokens)
         labelled = call.session is not None
         return Dispatch(tenant.number, who.session, who.agent, self.clock, who.anchor, labelled)
+
+    def _remember(self, tokens: Tokens, tenant: int, who: Identified) -> None:
+        if who.anchor:
+            self.anchors.put_anchor(tenant, who.agent, tokens[: who.anchor])
+        prefix = Prefix(tenant, who.agent, who.session, self.clock, who.anchor, tokens)
+        self.prompts.put(prefix)
 
     def admit(self, call: Dispatch) -> None:
         """The call has been matched against the tree; once per call is enough."""
@@ -263,9 +270,10 @@ class Scout:
         worth = peek.worth if by_value else None
         return self.planner.plan(peek.wanted(), room, self.clock, worth)
 
-    def warmed(self, tenant: int, agent: int, tokens: Tokens, start: int) -> None:
+    def warmed(self, call: Dispatch, tokens: Tokens, start: int) -> None:
         """A warm-up has prefilled the end of ``tokens``, from ``start`` on."""
-        self.ledger.prefilled(tenant, agent, tokens, start, len(tokens))
+        whose = call.tenant, call.agent, call.session != tags.SHARED
+        self.ledger.prefilled(whose, tokens, start, len(tokens))
 
     def keep(self, anchors: Collection[tuple[int, int]]) -> None:
         """Score these (tenant, agent) anchors as always expected, and bring them back first."""
@@ -282,8 +290,8 @@ class Scout:
         agents = ((t.number, t.identity.labelled(label)) for t in self._tenants.values())
         return [(tenant, agent) for tenant, agent in agents if agent is not None]
 
-    def _warmup_settled(self, tenant: int, agent: int, used: bool) -> None:
-        self.planner.settled(tenant, agent, used, self.clock)
+    def _warmup_settled(self, whose: Whose, used: bool) -> None:
+        self.planner.settled(whose, used, self.clock)
 
     # -- tenants -----------------------------------------------------------------------
 
@@ -294,6 +302,7 @@ class Scout:
                 _, gone = self._tenants.popitem(last=False)
                 del self._by_number[gone.number]
                 self.anchors.forget_tenant(gone.number)
+                self.prompts.forget_tenant(gone.number)
             identity, value = Identity(self.config), self._new_value()
             tenant = Tenant(self._next_tenant, identity, value, namespace)
             self._next_tenant += 1
@@ -389,7 +398,7 @@ class Scout:
         """Memory held by all that was learned and is remembered, without the tree's own tags."""
         tenants = sum(t.value.bytes() + t.identity.bytes() for t in self._tenants.values())
         guard = 0 if self.guard is None else self.guard.shadow.bytes()
-        return tenants + self.anchors.bytes() + guard
+        return tenants + self.anchors.bytes() + self.prompts.bytes() + guard
 
 
 def _hidden(namespace: Namespace) -> Namespace:

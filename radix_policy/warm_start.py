@@ -25,13 +25,14 @@ def hot(scout: Scout) -> list[Hot]:
     """The anchors last seen, up to ``warm_start`` tokens."""
     found: list[Hot] = []
     room = scout.config.warm_start
-    for number, agent, tokens in reversed(list(scout.anchors)):
-        tenant = scout.tenant(number)
-        if tenant is None or tenant.identity.sessions_of(agent) < SESSIONS or len(tokens) > room:
+    for prefix in reversed(list(scout.anchors)):
+        tenant, agent, size = scout.tenant(prefix.tenant), prefix.agent, len(prefix.tokens)
+        if tenant is None or tenant.identity.sessions_of(agent) < SESSIONS or size > room:
             continue
-        room -= len(tokens)
+        room -= size
         told = tenant.namespace is not None and not any(tenant.namespace)
-        found.append((number, tenant.namespace if told else None, agent, tokens))
+        namespace = tenant.namespace if told else None
+        found.append((prefix.tenant, namespace, agent, prefix.tokens))
     return found[::-1]
 
 
@@ -40,5 +41,5 @@ def take_up(scout: Scout, anchors: Iterable[Hot]) -> None:
     for number, namespace, agent, tokens in anchors:
         tenant = scout.tenant(number)
         if tenant is not None:
-            scout.anchors.put(number, agent, tokens)
+            scout.anchors.put_anchor(number, agent, tokens)
             tenant.namespace = namespace

@@ -13,8 +13,11 @@ from typing import NamedTuple, Protocol
 
 from radix_policy.call import Namespace, Tokens
 from radix_policy.config import IdentityConfig
-from radix_policy.tags import Tag
+from radix_policy.prefix_store import Prefix
+from radix_policy.tags import SHARED, Tag
 
+Whose = tuple[int, int, bool]
+"""(tenant, agent, whether in a session of its own): anchors and histories wait apart."""
 Worth = Callable[[Tag | None], float]
 
 PROBED = 16
@@ -25,34 +28,45 @@ _MOST_DOUBLINGS = 10
 _REMEMBERED = 4096
 
 
-class Wanted(NamedTuple):
-    """An anchor that may be worth bringing back.
+def whose(prefix: Prefix) -> Whose:
+    """Who has to wait if the prefix is brought back in vain."""
+    return prefix.tenant, prefix.agent, prefix.session != SHARED
 
-    ``tokens``: its ids, shape (n,). ``value``: the chance in [0, 1] that it is used before the
-    cache turns over. ``kept``: the operator's keep-list names it.
+
+class Wanted(NamedTuple):
+    """A prefix that may be worth bringing back.
+
+    ``value``: the chance in [0, 1] that its last token is used before the cache turns over.
+    ``kept``: the operator's keep-list names it.
     """
 
-    tenant: int
-    agent: int
+    prefix: Prefix
     namespace: Namespace
-    tokens: Tokens
     value: float
     kept: bool = False
 
+    @property
+    def name(self) -> tuple[int, int, int]:
+        """For a total order."""
+        return self.prefix.tenant, self.prefix.agent, self.prefix.session
+
 
 class WarmupPlan(NamedTuple):
-    """Prefill ``tokens[start:stop]`` of an agent's anchor; everything before ``start`` is there.
+    """Prefill a prefix from token ``start`` to token ``stop``; what is before is there.
 
     ``value``: what it is worth, more than anything that has to go for it.
     """
 
-    tenant: int
-    agent: int
+    prefix: Prefix
     namespace: Namespace
-    tokens: Tokens
     start: int
     stop: int
     value: float
+
+    @property
+    def whose(self) -> Whose:
+        """Who has to wait if it goes unused."""
+        return whose(self.prefix)
 
 
 class Room(Protocol):
@@ -75,7 +89,7 @@ class WarmupPlanner:
         self.cost = config.warmup_cost
         self.page_size = page_size
         self.longest = longest
-        self._misses: OrderedDict[tuple[int, int], tuple[int, int]] = OrderedDict()
+        self._misses: OrderedDict[Whose, tuple[int, int]] = OrderedDict()
 
     def plan(
         self, wanted: Iterable[Wanted], room: Room, clock: int, worth: Worth | None
@@ -88,36 +102,36 @@ class WarmupPlanner:
         O(wanted log wanted), at most PROBED look-ups.
         """
         able = [w for w in wanted if w.value > self.cost and not self.waits(w, clock)]
-        able.sort(key=lambda w: (not w.kept, -w.value * len(w.tokens), w.tenant, w.agent))
+        able.sort(key=lambda w: (not w.kept, -w.value * len(w.prefix.tokens), w.name))
         lacking = []
         for w in able[:PROBED]:
-            have = self._aligned(room.resident(w.namespace, w.tokens))
-            end = self._aligned(min(len(w.tokens), self.longest))
+            have = self._aligned(room.resident(w.namespace, w.prefix.tokens))
+            end = self._aligned(min(len(w.prefix.tokens), self.longest))
             if have < end:
-                lacking.append((not w.kept, -w.value * (end - have), w.tenant, w.agent, have, w))
+                lacking.append((not w.kept, -w.value * (end - have), w.name, have, end, w))
         if not lacking:
             return None
-        most = max(len(entry[-1].tokens) for entry in lacking)
+        most = max(end - have for *_, have, end, _ in lacking)
         space = _Space(room, most, worth)
-        for *_, have, w in sorted(lacking, key=lambda entry: entry[:4]):
-            end = min(len(w.tokens), self.longest, have + space.below(w.value - self.cost))
-            if (stop := self._aligned(end)) > have:
-                return WarmupPlan(w.tenant, w.agent, w.namespace, w.tokens, have, stop, w.value)
+        for *_, have, end, w in sorted(lacking, key=lambda entry: entry[:3]):
+            stop = self._aligned(min(end, have + space.below(w.value - self.cost)))
+            if stop > have:
+                return WarmupPlan(w.prefix, w.namespace, have, stop, w.value)
         return None
 
-    def settled(self, tenant: int, agent: int, used: bool, clock: int) -> None:
-        """All that was prefilled for the agent has been used, or has gone unused."""
-        misses, _ = self._misses.pop((tenant, agent), (0, 0))
+    def settled(self, who: Whose, used: bool, clock: int) -> None:
+        """All that was prefilled for one of them has been used, or has gone unused."""
+        misses, _ = self._misses.pop(who, (0, 0))
         if used:
             return
         wait = BACK_OFF << min(misses, _MOST_DOUBLINGS)
-        self._misses[tenant, agent] = (misses + 1, clock + wait)
+        self._misses[who] = (misses + 1, clock + wait)
         if len(self._misses) > _REMEMBERED:
             self._misses.popitem(last=False)
 
     def waits(self, wanted: Wanted, clock: int) -> bool:
         """Whether the agent's last warm-ups were in vain and its time is not up."""
-        _, until = self._misses.get((wanted.tenant, wanted.agent), (0, 0))
+        _, until = self._misses.get(whose(wanted.prefix), (0, 0))
         return clock < until and not wanted.kept
 
     @property

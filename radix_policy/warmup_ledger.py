@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from radix_policy.call import Tokens
 from radix_policy.divergence import common_prefix
+from radix_policy.warmup import Whose
 
 MOST = 64
 """Anchors followed at a time; beyond that the oldest counts as wasted."""
@@ -25,8 +26,7 @@ Span = tuple[int, int]
 class _Warmed:
     """Tokens of one anchor that were prefilled and not yet settled: disjoint spans, ascending."""
 
-    tenant: int
-    agent: int
+    whose: Whose
     tokens: Tokens
     spans: list[Span] = field(default_factory=list)
     used: int = 0
@@ -50,12 +50,12 @@ class _Warmed:
 class WarmupLedger:
     """``sent`` = ``used`` + ``wasted`` + ``resident``, in tokens, at any time.
 
-    ``on_settled`` is told (tenant, agent, used) when the last token of a warmed anchor is settled;
+    ``on_settled`` is told (whose, used) when the last token of a warmed anchor is settled;
     used means that at least half of it was. Per call O(MOST) comparisons of one token, and of
     whole prefixes where that one agrees.
     """
 
-    def __init__(self, on_settled: Callable[[int, int, bool], None]) -> None:
+    def __init__(self, on_settled: Callable[[Whose, bool], None]) -> None:
         self.sent = 0
         self.used = 0
         self.wasted = 0
@@ -69,16 +69,16 @@ class WarmupLedger:
         """Tokens that wait to be used, as far as is known."""
         return sum(warmed.pending for warmed in self._warmed.values())
 
-    def prefilled(self, tenant: int, agent: int, tokens: Tokens, start: int, stop: int) -> None:
+    def prefilled(self, whose: Whose, tokens: Tokens, start: int, stop: int) -> None:
         """A warm-up has computed ``tokens[start:stop]``, which therefore was not cached."""
         if stop <= start:
             return
         for key, warmed in list(self._warmed.items()):
-            if warmed.tenant == tenant:
+            if warmed.whose[0] == whose[0]:
                 common = common_prefix(warmed.tokens, tokens[:stop])
                 self._settle(key, wasted=(start, common))
         self.sent += stop - start
-        key = self._entry(tenant, agent, tokens)
+        key = self._entry(whose, tokens)
         self._warmed[key].spans = _joined([*self._warmed[key].spans, (start, stop)])
         if len(self._warmed) > MOST:
             oldest = next(iter(self._warmed))
@@ -89,7 +89,7 @@ class WarmupLedger:
         along = []
         for key, warmed in self._warmed.items():
             first = warmed.spans[0][0]
-            if warmed.tenant != tenant or first >= len(prompt):
+            if warmed.whose[0] != tenant or first >= len(prompt):
                 continue
             if prompt[first] != warmed.tokens[first]:
                 continue
@@ -114,20 +114,21 @@ class WarmupLedger:
     def look(self, resident: Callable[[int, Tokens], int]) -> None:
         """Count as wasted what the cache, asked for (tenant, tokens), does not have any more."""
         for key, warmed in list(self._warmed.items()):
-            held = resident(warmed.tenant, warmed.tokens)
+            held = resident(warmed.whose[0], warmed.tokens)
             self._settle(key, wasted=(held, len(warmed.tokens)))
 
     def flush(self) -> None:
         """The cache was emptied."""
         self.look(lambda tenant, tokens: 0)
 
-    def _entry(self, tenant: int, agent: int, tokens: Tokens) -> int:
+    def _entry(self, whose: Whose, tokens: Tokens) -> int:
         for key, warmed in self._warmed.items():
-            same = (warmed.tenant, warmed.agent) == (tenant, agent)
-            if same and common_prefix(warmed.tokens, tokens) == len(tokens) == len(warmed.tokens):
+            shorter = min(len(tokens), len(warmed.tokens))
+            if warmed.whose == whose and common_prefix(warmed.tokens, tokens) == shorter:
+                warmed.tokens = max(tokens, warmed.tokens, key=len)
                 return key
         self._next += 1
-        self._warmed[self._next] = _Warmed(tenant, agent, tokens)
+        self._warmed[self._next] = _Warmed(whose, tokens)
         return self._next
 
     def _settle(self, key: int, used: Span = (0, 0), wasted: Span = (0, 0)) -> None:
@@ -139,7 +140,7 @@ class WarmupLedger:
         self.wasted += losses
         if not warmed.spans:
             del self._warmed[key]
-            self._on_settled(warmed.tenant, warmed.agent, warmed.used >= warmed.wasted)
+            self._on_settled(warmed.whose, warmed.used >= warmed.wasted)
 
 
 def _joined(spans: list[Span]) -> list[Span]:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
+from radix_policy.prefix_store import Prefix
 from radix_policy.scout import Scout
-from radix_policy.tags import SHARED
 from scout_sglang.faults import guarded
 
 logger = logging.getLogger(__name__)
@@ -71,11 +71,12 @@ class Calls:
         if len(self._by_rid) > MOST_CALLS:
             self.abandon(next(iter(self._by_rid)))
 
-    def warm(self, rid: str, tenant: int, agent: int, tokens: Tokens) -> None:
-        """A warm-up enters the queue: it marks nodes as its agent's, and nothing is learned."""
-        clock, end = self.scout.clock, len(tokens)
-        dispatch = Dispatch(tenant, SHARED, agent, clock, anchor=end, labelled=True)
-        self._pieces[rid] = Underway(dispatch, end, tokens)
+    def warm(self, rid: str, prefix: Prefix) -> None:
+        """A warm-up of ``prefix`` enters the queue: it marks nodes, and nothing is learned."""
+        tenant, agent, session, number, anchor, tokens = prefix
+        number = number or self.scout.clock
+        dispatch = Dispatch(tenant, session, agent, number, anchor, labelled=True)
+        self._pieces[rid] = Underway(dispatch, len(tokens), tokens)
 
     def is_piece(self, rid: str) -> bool:
         """Whether this warm-up is queued or runs."""
@@ -116,8 +117,7 @@ class Calls:
 
     def _warmed(self, rid: str, piece: Underway, hit: int) -> Underway:
         if piece.tokens is not None:
-            call = piece.dispatch
-            self.scout.warmed(call.tenant, call.agent, piece.tokens, hit)
+            self.scout.warmed(piece.dispatch, piece.tokens, hit)
             self._pieces[rid] = piece._replace(tokens=None)
         return piece
 
@@ -179,7 +179,7 @@ def _arrive(scheduler: Any, req: Any) -> None:
     if calls is None:
         return
     if (piece := getattr(req, "scout_piece", None)) is not None:
-        calls.warm(req.rid, *piece, _tokens(req.origin_input_ids))
+        calls.warm(req.rid, Prefix(*piece, _tokens(req.origin_input_ids)))
     elif not req.rid.startswith(_NOT_A_CALL):
         calls.arrive(req.rid, call_of(req))
         if (warmup := getattr(scheduler, "scout_warmup", None)) is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from radix_policy.call import Tokens
+from radix_policy.prefix_store import Prefix
 from radix_policy.scout import Scout
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class KeepList:
         for entry, text in self._names:
             found = self._scout.labelled(entry) if text is None else self._containing(text)
             for key in found:
-                tokens = anchors.get(*key)
+                tokens = anchors.anchor(*key)
                 if tokens is None or key in self.kept or len(tokens) > room:
                     continue
                 room -= len(tokens)
@@ -70,18 +71,18 @@ class KeepList:
     def _containing(self, text: str) -> list[tuple[int, int]]:
         if self._tokenizer is None:
             return []
-        return [
-            (t, a) for t, a, tokens in self._scout.anchors if text in self._decode(t, a, tokens)
-        ]
+        anchors = self._scout.anchors
+        return [(a.tenant, a.agent) for a in anchors if text in self._decode(a)]
 
-    def _decode(self, tenant: int, agent: int, tokens: Tokens) -> str:
-        known = self._decoded.get((tenant, agent))
+    def _decode(self, anchor: Prefix) -> str:
+        key, tokens = (anchor.tenant, anchor.agent), anchor.tokens
+        known = self._decoded.get(key)
         if known is not None and known[0] is tokens:
             return known[1]
         if len(self._decoded) >= _DECODED:
             self._decoded.clear()
         decoded = _words(self._tokenizer.decode(tokens.tolist()))
-        self._decoded[tenant, agent] = (tokens, decoded)
+        self._decoded[key] = (tokens, decoded)
         return decoded
 
 

@@ -26,7 +26,7 @@ from scout_sglang.dispatch import calls_of
 from scout_sglang.faults import guarded
 from scout_sglang.keep_list import KeepList
 from scout_sglang.warmup_modes import why_not_now, why_off
-from scout_sglang.warmup_request import RID, Piece, WarmupReq, piece_of, request
+from scout_sglang.warmup_request import RID, WarmupReq, piece_of, request
 from scout_sglang.warmup_room import CacheRoom
 
 logger = logging.getLogger(__name__)
@@ -147,9 +147,9 @@ class Warmup:
         plan = self._plan
         if plan is None:
             return
-        if self.room.resident(plan.namespace, plan.tokens[:stop]) < stop:
+        if self.room.resident(plan.namespace, plan.prefix.tokens[:stop]) < stop:
             self.lost += 1
-            self.scout.planner.settled(plan.tenant, plan.agent, False, self.scout.clock)
+            self.scout.planner.settled(plan.whose, False, self.scout.clock)
             self._plan = None
         self._at = stop
         if stop >= plan.stop:
@@ -160,10 +160,10 @@ class Warmup:
         assert plan is not None
         stop = self._stop(plan)
         self.sent += 1
-        piece = Piece(plan.tenant, plan.agent, plan.namespace, plan.tokens[:stop])
+        piece = plan.prefix._replace(tokens=plan.prefix.tokens[:stop])
         self._under_way = (f"{RID}{self.sent}", self._clock(), stop)
         self._polled = 0.0
-        return request(piece, self.sent)
+        return request(piece, plan.namespace, self.sent)
 
     def _stop(self, plan: WarmupPlan) -> int:
         return min(self._at + self.piece, plan.stop)
@@ -228,6 +228,7 @@ class Warmup:
             "agents_backed_off": self.scout.planner.waiting,
             "anchors": len(self.scout.anchors),
             "anchor_tokens": self.scout.anchors.tokens,
+            "prompt_tokens": self.scout.prompts.tokens,
             "kept": len(self.keep_list.kept),
             "seconds": round(self.seconds, 3),
             "foreground_delayed": self.delayed,

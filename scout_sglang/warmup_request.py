@@ -7,38 +7,32 @@ as SGLang's own types. It asks for no output token: SGLang then only prefills, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
 from sglang.srt.observability.req_time_stats import APIServerReqTimeStats
 from sglang.srt.sampling.sampling_params import SamplingParams
 
-from radix_policy.call import Namespace, Tokens
+from radix_policy.call import Namespace
+from radix_policy.prefix_store import Prefix
 from scout_sglang.faults import guarded
 from scout_sglang.tokens import token_array
 
 RID = "scout-warmup-"
 
 
-class Piece(NamedTuple):
-    """The start of an anchor, to be prefilled: ``tokens`` from the first one on."""
-
-    tenant: int
-    agent: int
-    namespace: Namespace
-    tokens: Tokens
-
-
 class WarmupReq(TokenizedGenerateReqInput, kw_only=True):
-    """A piece on its way to all ranks."""
+    """A piece on its way to all ranks.
 
-    tenant: int = -1
-    agent: int = -1
+    ``piece``: the ``radix_policy.prefix_store.Prefix`` that it is, without the tokens.
+    """
+
+    piece: tuple[int, ...] = ()
 
 
-def request(piece: Piece, number: int) -> WarmupReq:
-    """The request that prefills ``piece``."""
-    extra_key, salt, lora_id = (*piece.namespace, None, None, None)[:3]
+def request(prefix: Prefix, namespace: Namespace, number: int) -> WarmupReq:
+    """The request that prefills ``prefix``."""
+    extra_key, salt, lora_id = (*namespace, None, None, None)[:3]
     if lora_id is not None and extra_key is not None:
         extra_key = extra_key.removesuffix(lora_id)  # SGLang appends it again
     sampling = SamplingParams(max_new_tokens=0, temperature=0.0, ignore_eos=True)
@@ -46,7 +40,7 @@ def request(piece: Piece, number: int) -> WarmupReq:
     made = WarmupReq(
         rid=f"{RID}{number}",
         input_text="",
-        input_ids=token_array(piece.tokens),
+        input_ids=token_array(prefix.tokens),
         input_embeds=None,
         mm_inputs=None,
         token_type_ids=None,
@@ -61,15 +55,14 @@ def request(piece: Piece, number: int) -> WarmupReq:
         cache_salt=salt,
         no_logs=True,
         time_stats=APIServerReqTimeStats(),
-        tenant=piece.tenant,
-        agent=piece.agent,
+        piece=prefix[:-1],
     )
     made.wrap_pickle_fields()
     return made
 
 
-def piece_of(req: Any) -> tuple[int, int] | None:
-    """(tenant, agent) of a request in the scheduler that is a warm-up, else None."""
+def piece_of(req: Any) -> tuple[int, ...] | None:
+    """What a request in the scheduler warms up, None if it is a client's."""
     return getattr(req, "scout_piece", None)
 
 
@@ -81,7 +74,7 @@ def on_create(
         return create(scheduler, recv_req, *args, **kwargs)
     kwargs["metrics_collector"] = None
     req = create(scheduler, recv_req, *args, **kwargs)
-    req.scout_piece = (recv_req.tenant, recv_req.agent)
+    req.scout_piece = recv_req.piece
     return req
 
 
