@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radix_policy.config import CacheScoutConfig
-from radix_policy.passage import predictability
+from radix_policy.passage import evident_predictability, predictability
 from radix_policy.tags import SHARED, NodeClass
 from radix_policy.transitions import AgentRows
 
@@ -131,6 +131,11 @@ class CacheScoutValue:
         """R (Eq. 2)."""
         n = len(self.rows)
         return predictability(self._follows[:n, :n])
+
+    def evident_predictability(self) -> float:
+        """R, as far as the evidence goes."""
+        n = len(self.rows)
+        return evident_predictability(self._follows[:n, :n], 1.0)
 
     def bytes(self) -> int:
         """Memory held by what was learned."""

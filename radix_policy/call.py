@@ -37,6 +37,7 @@ class Dispatch(NamedTuple):
     ``tenant``, ``session``, ``agent``: small integers, never reused while anything refers to
     them. ``number``: the dispatch's place on the logical clock. ``anchor``: length in tokens of
     the agent's fixed context as known now. ``labelled``: the client named the session.
+    ``plain``: see :class:`Call`.
     """
 
     tenant: int
@@ -45,6 +46,7 @@ class Dispatch(NamedTuple):
     number: int
     anchor: int
     labelled: bool
+    plain: bool = True
 
 
 class NodeKind(IntEnum):

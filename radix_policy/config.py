@@ -54,14 +54,20 @@ class IdentityConfig:
     warmup: bool = _flag(True, "bring anchors back while nothing waits or runs")
     warmup_r_min: float = _number(0.25, 0.0, 1.0, "least predictability R for it, Eq. 11")
     warmup_cost: float = _number(
-        0.1, 0.0, 1.0, "what prefilling a token while idle costs, in tokens saved for a call"
+        0.1, 0.0, 1.0, "what a token of an anchor costs while idle, in tokens saved for a call"
     )
-    warmup_piece: int = _number(128, 1, 65536, "tokens a piece; a call may have to wait for one")
+    warmup_history_cost: float = _number(
+        0.3, 0.0, 1.0, "the same for a session's own history, which one call at most will use"
+    )
+    warmup_piece: int = _number(128, 1, 65536, "most tokens a piece")
+    warmup_piece_ms: float = _number(
+        20.0, 1.0, 10_000.0, "what a piece should take at most: a call may have to wait for one"
+    )
     warmup_idle_share: float = _number(0.5, 0.0, 1.0, "most of the idle time that it may take")
     warmup_per_minute: int = _number(60_000, 0, 1 << 30, "most tokens a minute that it may prefill")
     warmup_anchors: int = _number(1 << 18, 0, 1 << 26, "tokens of anchors remembered for it")
     warmup_prompts: int = _number(
-        1 << 18, 0, 1 << 26, "tokens of sessions' last prompts remembered for it; 0: anchors only"
+        1 << 18, 0, 1 << 26, "tokens of sessions' histories remembered for it; 0: anchors alone"
     )
     warm_start: int = _number(
         1 << 16,

@@ -44,7 +44,7 @@ class Peek:
                 continue
             kept = prefix.session == SHARED and scout.keeps(tenant, prefix.agent)
             if tenant not in gates:
-                gates[tenant] = value.predictability() >= least
+                gates[tenant] = value.evident_predictability() >= least
             if kept or gates[tenant]:
                 worth = scout.worth(_last_node(prefix), value)
                 yield Wanted(prefix, known.namespace, worth, kept)

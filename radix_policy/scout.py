@@ -16,7 +16,7 @@ import numpy as np
 
 from radix_policy import bounds, snapshot, tags, warm_start
 from radix_policy.cachescout import CacheScoutValue
-from radix_policy.call import Call, Dispatch, Identified, Namespace, Tokens
+from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
 from radix_policy.guard import Guard, Hashes
 from radix_policy.hashing import digest, rolling
@@ -106,17 +106,13 @@ class Scout:
         if call.end_of_session:
             tenant.value.end(who.session)
             self._last_calls.add(self.clock)
-        if call.plain and self.config.warmup:
-            self._remember(call.tokens, tenant.number, who)
+        if call.plain and who.anchor:
+            self.anchors.put_anchor(tenant.number, who.agent, call.tokens[: who.anchor])
         self.ledger.arrive(self.clock, tenant.number, call.tokens)
         labelled = call.session is not None
-        return Dispatch(tenant.number, who.session, who.agent, self.clock, who.anchor, labelled)
-
-    def _remember(self, tokens: Tokens, tenant: int, who: Identified) -> None:
-        if who.anchor:
-            self.anchors.put_anchor(tenant, who.agent, tokens[: who.anchor])
-        prefix = Prefix(tenant, who.agent, who.session, self.clock, who.anchor, tokens)
-        self.prompts.put(prefix)
+        return Dispatch(
+            tenant.number, who.session, who.agent, self.clock, who.anchor, labelled, call.plain
+        )
 
     def admit(self, call: Dispatch) -> None:
         """The call has been matched against the tree; once per call is enough."""
@@ -147,6 +143,10 @@ class Scout:
         tenant.identity.finish(session, call.agent, tokens, prompt, self.clock, hashes)
         if isinstance(tenant.value, ScoutValue):
             tenant.value.reuse.leave(session, call.agent, hashes, call.anchor, prompt)
+        if call.plain:
+            self.prompts.put(
+                Prefix(call.tenant, call.agent, session, call.number, call.anchor, tokens)
+            )
         self._depart(call, self._grid(hashes, call.tenant))
 
     def abandon(self, call: Dispatch) -> None:
@@ -309,6 +309,7 @@ class Scout:
             self._tenants[namespace] = tenant
             self._by_number[tenant.number] = tenant
         self._tenants.move_to_end(namespace)
+        tenant.namespace = namespace
         return tenant
 
     def tenant(self, number: int) -> Tenant | None:
@@ -320,7 +321,6 @@ class Scout:
         tenant = self._tenants.pop(_hidden(namespace), None)
         if tenant is not None:
             self._tenants[namespace] = tenant
-            tenant.namespace = namespace
         return tenant
 
     def _new_value(self) -> Value:

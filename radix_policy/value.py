@@ -223,11 +223,9 @@ class ScoutValue:
         reader._scratch = np.empty((2, 0))
         return reader
 
-    def predictability(self) -> float:
-        """R (Eq. 2), its rows shrunk to the marginal so that few observations look random."""
-        follows = self.counts.follows
-        prior = self.config.prior_weight * follows.sum(axis=0) / max(float(follows.sum()), 1.0)
-        return passage.predictability(follows + (follows.sum(axis=1) > 0)[:, None] * prior)
+    def evident_predictability(self) -> float:
+        """R (Eq. 2), as far as the evidence goes."""
+        return passage.evident_predictability(self.counts.follows, self.config.prior_weight)
 
     def predict(self, session: int) -> dict[int, float]:
         """Who calls next in the session, if it goes on: probability by agent id, sum 1."""

@@ -22,8 +22,10 @@ Worth = Callable[[Tag | None], float]
 
 PROBED = 16
 """Agents whose residency is looked up for one plan."""
+FORGIVEN = 2
+"""Unused warm-ups in a row that have no consequence: chances are chances."""
 BACK_OFF = 8
-"""Dispatches that an agent waits after an unused warm-up; doubled with each further one."""
+"""Dispatches that an agent waits after one more; doubled with each further one."""
 _MOST_DOUBLINGS = 10
 _REMEMBERED = 4096
 
@@ -83,10 +85,10 @@ class Room(Protocol):
 
 
 class WarmupPlanner:
-    """Chooses among wanted anchors. ``longest``: tokens of one prompt that the engine takes."""
+    """Chooses among wanted prefixes. ``longest``: tokens of one prompt that the engine takes."""
 
     def __init__(self, config: IdentityConfig, page_size: int, longest: int) -> None:
-        self.cost = config.warmup_cost
+        self._costs = (config.warmup_cost, config.warmup_history_cost)
         self.page_size = page_size
         self.longest = longest
         self._misses: OrderedDict[Whose, tuple[int, int]] = OrderedDict()
@@ -94,14 +96,13 @@ class WarmupPlanner:
     def plan(
         self, wanted: Iterable[Wanted], room: Room, clock: int, worth: Worth | None
     ) -> WarmupPlan | None:
-        """The anchor with the greatest expected saving, value x missing tokens; kept ones first.
+        """The prefix with the greatest expected saving, value x missing tokens; kept ones first.
 
-        Of an anchor that does not fit beside what is worth as much, only the start is planned.
+        Of one that does not fit beside what is worth as much, only the start is planned.
         ``worth`` values what has to go for it; without it only free memory is used. Ties go to
-        the lowest tenant and agent.
-        O(wanted log wanted), at most PROBED look-ups.
+        the lowest tenant, agent and session. O(wanted log wanted), at most PROBED look-ups.
         """
-        able = [w for w in wanted if w.value > self.cost and not self.waits(w, clock)]
+        able = [w for w in wanted if w.value > self._cost(w) and not self.waits(w, clock)]
         able.sort(key=lambda w: (not w.kept, -w.value * len(w.prefix.tokens), w.name))
         lacking = []
         for w in able[:PROBED]:
@@ -114,7 +115,7 @@ class WarmupPlanner:
         most = max(end - have for *_, have, end, _ in lacking)
         space = _Space(room, most, worth)
         for *_, have, end, w in sorted(lacking, key=lambda entry: entry[:3]):
-            stop = self._aligned(min(end, have + space.below(w.value - self.cost)))
+            stop = self._aligned(min(end, have + space.below(w.value - self._cost(w))))
             if stop > have:
                 return WarmupPlan(w.prefix, w.namespace, have, stop, w.value)
         return None
@@ -124,7 +125,7 @@ class WarmupPlanner:
         misses, _ = self._misses.pop(who, (0, 0))
         if used:
             return
-        wait = BACK_OFF << min(misses, _MOST_DOUBLINGS)
+        wait = BACK_OFF << min(misses - FORGIVEN, _MOST_DOUBLINGS) if misses >= FORGIVEN else 0
         self._misses[who] = (misses + 1, clock + wait)
         if len(self._misses) > _REMEMBERED:
             self._misses.popitem(last=False)
@@ -138,6 +139,9 @@ class WarmupPlanner:
     def waiting(self) -> int:
         """Agents with a warm-up in vain that has not been made good."""
         return len(self._misses)
+
+    def _cost(self, wanted: Wanted) -> float:
+        return self._costs[wanted.prefix.session != SHARED]
 
     def _aligned(self, tokens: int) -> int:
         return tokens // self.page_size * self.page_size
@@ -169,6 +173,32 @@ class _Space:
         return room
 
 
+class PieceSize:
+    """Tokens of a piece: as many as take about ``seconds``, since a call may have to wait for one.
+
+    Whole pages, at most ``most`` tokens. Starts small, at most doubles or halves from one piece to
+    the next.
+    """
+
+    START = 32
+
+    def __init__(self, page_size: int, most: int, seconds: float) -> None:
+        self._page = page_size
+        self._most = most
+        self._seconds = seconds
+        self._size = float(min(self.START, most))
+
+    @property
+    def tokens(self) -> int:
+        """The next piece's."""
+        return max(self._page, int(self._size) // self._page * self._page)
+
+    def took(self, seconds: float) -> None:
+        """The last piece, of full size, took so long."""
+        factor = self._seconds / max(seconds, 1e-6)
+        self._size = max(1.0, min(self._most, self._size * min(2.0, max(0.5, factor))))
+
+
 class Budget:
     """How much idle time and how many tokens warm-ups may take, on a clock that is handed in.
 
@@ -195,7 +225,7 @@ class Budget:
 
     def allows(self, tokens: int) -> bool:
         """Whether a piece of so many tokens may be sent."""
-        return self._seconds > 0 and self._tokens >= min(tokens, self.per_minute)
+        return self._seconds > 0 and self._tokens >= tokens
 
     def spend(self, tokens: int, seconds: float) -> None:
         """A piece was sent and took so long."""

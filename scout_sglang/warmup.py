@@ -21,7 +21,7 @@ from sglang.srt.managers.io_struct import (
     TokenizedGenerateReqInput,
 )
 
-from radix_policy.warmup import Budget, WarmupPlan
+from radix_policy.warmup import Budget, PieceSize, WarmupPlan
 from scout_sglang.dispatch import calls_of
 from scout_sglang.faults import guarded
 from scout_sglang.keep_list import KeepList
@@ -56,8 +56,9 @@ class Warmup:
         self.keep_list = KeepList(self.scout, scheduler.tokenizer, config.keep)
         self.budget = Budget(config.warmup_idle_share, config.warmup_per_minute)
         self.room = CacheRoom(scheduler.tree_cache)
-        self.piece = _piece_size(scheduler, config.warmup_piece)
-        self.scout.planner.longest = _longest(scheduler, self.piece)
+        most = _largest_piece(scheduler, config.warmup_piece)
+        self.piece = PieceSize(scheduler.page_size, most, config.warmup_piece_ms / 1000)
+        self.scout.planner.longest = _longest(scheduler, most)
         self.sent = self.yielded = self.lost = self.plans = self.delayed = 0
         self.seconds = self.delay = 0.0
         self._clock = clock
@@ -134,6 +135,8 @@ class Warmup:
         self._under_way = None
         self.seconds += now - since
         self.budget.spend(stop - self._at, now - since)
+        if stop - self._at == self.piece.tokens:
+            self.piece.took(now - since)
         self._landed(stop)
         return []
 
@@ -159,6 +162,10 @@ class Warmup:
         plan = self._plan
         assert plan is not None
         stop = self._stop(plan)
+        most = int(plan.prefix.tokens[:stop].max())
+        if most >= self.scheduler.model_config.vocab_size:
+            self._plan = None
+            raise ValueError(f"a plan with a token id of {most}, beyond the vocabulary")
         self.sent += 1
         piece = plan.prefix._replace(tokens=plan.prefix.tokens[:stop])
         self._under_way = (f"{RID}{self.sent}", self._clock(), stop)
@@ -166,7 +173,7 @@ class Warmup:
         return request(piece, plan.namespace, self.sent)
 
     def _stop(self, plan: WarmupPlan) -> int:
-        return min(self._at + self.piece, plan.stop)
+        return min(self._at + self.piece.tokens, plan.stop)
 
     def _current_plan(self) -> WarmupPlan | None:
         """The plan under way, as long as nothing has happened; else a new one, if any."""
@@ -236,7 +243,7 @@ class Warmup:
         }
 
 
-def _piece_size(scheduler: Any, wanted: int) -> int:
+def _largest_piece(scheduler: Any, wanted: int) -> int:
     """Tokens of a piece: whole pages, and no more than one chunk."""
     page = scheduler.page_size
     chunk = scheduler.chunked_prefill_size
