@@ -47,6 +47,8 @@ class Underway(NamedTuple):
 class Calls:
     """The calls under way, by request id, and their passage into :class:`Scout`.
 
+    ``loaded``: tokens that warm-ups have brought back from a host tier.
+
     At most ``MOST_CALLS`` are kept; should an end never be announced, the oldest is abandoned.
     """
 
@@ -55,6 +57,7 @@ class Calls:
         self._by_rid: OrderedDict[str, Underway] = OrderedDict()
         self._admitted: set[str] = set()
         self._pieces: dict[str, Underway] = {}
+        self.loaded = 0
 
     def __len__(self) -> int:
         return len(self._by_rid)
@@ -199,6 +202,10 @@ def _finish(cache: Any, req: Any) -> None:
 
     calls = calls_of(cache)
     if calls is None or not req.finished():
+        return
+    if calls.is_piece(req.rid):
+        calls.loaded += req.cached_tokens_host
+        calls.abandon(req.rid)
         return
     if isinstance(req.finished_reason, FINISH_ABORT):
         calls.abandon(req.rid)

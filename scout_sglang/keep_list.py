@@ -43,7 +43,8 @@ class KeepList:
         """Replace the list."""
         if len(entries) > MOST_ENTRIES:
             raise ValueError(f"keep: at most {MOST_ENTRIES} entries, got {len(entries)}")
-        self._names = [(entry, _text_of(entry)) for entry in entries]
+        names = [(entry, _text_of(entry)) for entry in entries]
+        self._names = names
         self.entries = list(entries)
         if self._tokenizer is None and any(text is not None for _, text in self._names):
             logger.warning("scout: keep: without a tokenizer only agent labels name anchors")

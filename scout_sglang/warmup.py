@@ -48,9 +48,10 @@ class Warmup:
 
     def __init__(self, scheduler: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self.scheduler = scheduler
-        self.calls = calls_of(scheduler.tree_cache)
-        assert self.calls is not None
-        self.scout = self.calls.scout
+        calls = calls_of(scheduler.tree_cache)
+        assert calls is not None
+        self.calls = calls
+        self.scout = calls.scout
         config = self.scout.config
         self.off = why_off(scheduler, config)
         self.keep_list = KeepList(self.scout, scheduler.tokenizer, config.keep)
@@ -86,13 +87,18 @@ class Warmup:
         """Whether a piece would be sent now."""
         if self.off or self._under_way is not None:
             return False
-        if self._plan is None and self._planned == self.scout.epoch:
-            return False  # nothing has happened since the last plan came out empty
+        if self._resting:
+            return False
         if not self.scheduler.is_fully_idle() or self._not_now():
             return False
         self._count_time()
         plan = self._current_plan()
         return plan is not None and self.budget.allows(self._stop(plan) - self._at)
+
+    @property
+    def _resting(self) -> bool:
+        """Nothing has happened since the last plan came out empty."""
+        return self._plan is None and self._planned == self.scout.epoch
 
     def withdraw(self) -> None:
         """A request came while a piece was being prepared: it has not been sent after all."""
@@ -141,7 +147,6 @@ class Warmup:
         return []
 
     def _running(self, rid: str) -> bool:
-        assert self.calls is not None
         last = self.scheduler.last_batch
         left = last is not None and any(piece_of(req) for req in last.reqs)
         return left or self.calls.is_piece(rid)
@@ -219,16 +224,21 @@ class Warmup:
         self.keep_list.set(entries)
 
     def state(self) -> dict[str, float]:
-        """Numbers alone. tokens_prefilled = tokens_used + tokens_wasted + tokens_resident."""
+        """Numbers alone. tokens_prefilled = tokens_used + tokens_wasted + tokens_resident.
+
+        ``tokens_loaded`` came back from the host tier and were not prefilled.
+        """
         ledger = self.scout.ledger
         ledger.look(self._resident)
         return {
             "on": int(self.off is None),
+            "resting": int(self.off is not None or self._resting),
             "pieces_sent": self.sent,
             "pieces_yielded": self.yielded,
             "pieces_lost": self.lost,
             "plans": self.plans,
             "tokens_prefilled": ledger.sent,
+            "tokens_loaded": self.calls.loaded,
             "tokens_used": ledger.used,
             "tokens_wasted": ledger.wasted,
             "tokens_resident": ledger.resident,

@@ -45,6 +45,7 @@ class LabRequest:
         self.sampling_params: Any = SimpleNamespace(custom_params=None)
         self.kv = ReqKvInfo()
         self.cached_tokens = 0
+        self.cached_tokens_host = 0
         self.lock: Any = None
         self.last_node: Any = None
         self.prefix_len = 0

@@ -96,14 +96,11 @@ def warmup(url: str) -> dict[str, float]:
 
 
 def settle(url: str) -> dict[str, float]:
-    """Wait until no more pieces are sent."""
-    before = warmup(url)
-    while True:
-        time.sleep(0.15)
-        after = warmup(url)
-        if after["pieces_sent"] == before["pieces_sent"]:
-            return after
-        before = after
+    """Wait until nothing more is planned."""
+    deadline = time.monotonic() + 60
+    while not (state := warmup(url))["resting"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return state
 
 
 def sound(url: str) -> None:
