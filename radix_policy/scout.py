@@ -272,6 +272,7 @@ class Scout:
 
     def warmed(self, call: Dispatch, tokens: Tokens, start: int) -> None:
         """A warm-up has prefilled the end of ``tokens``, from ``start`` on."""
+        self.horizon.crowded(len(tokens) - start)
         whose = call.tenant, call.agent, call.session != tags.SHARED
         self.ledger.prefilled(whose, tokens, start, len(tokens))
 

@@ -147,8 +147,9 @@ class Warmup:
         return []
 
     def _running(self, rid: str) -> bool:
-        last = self.scheduler.last_batch
-        left = last is not None and any(piece_of(req) for req in last.reqs)
+        """The piece has not ended, or SGLang's batches have not let go of it yet."""
+        batches = (self.scheduler.last_batch, self.scheduler.running_batch)
+        left = any(piece_of(req) for batch in batches if batch is not None for req in batch.reqs)
         return left or self.calls.is_piece(rid)
 
     def _landed(self, stop: int) -> None:
@@ -232,7 +233,7 @@ class Warmup:
         ledger.look(self._resident)
         return {
             "on": int(self.off is None),
-            "resting": int(self.off is not None or self._resting),
+            "resting": int(bool(self.off or self._resting or why_not_now(self.scheduler))),
             "pieces_sent": self.sent,
             "pieces_yielded": self.yielded,
             "pieces_lost": self.lost,

@@ -209,6 +209,22 @@ def test_what_an_operator_does_amid_warm_ups_succeeds_and_serving_goes_on(what, 
     sound(server.url)
 
 
+@pytest.mark.parametrize("point", scout_testing.ON_IDLE)
+def test_a_failing_function_of_ours_is_counted_and_serving_goes_on(
+    point, taught, server, failing: Path
+):
+    before = support.inside(server.url)["scout"]["faults"].get("warmup", 0)
+    failing.write_text(point)
+    pair = Pair(server.url, start=700)
+    for _ in range(4):
+        pair.call()
+        time.sleep(0.1)
+    failing.write_text("")
+    pair.calls(TURNS)
+    assert support.inside(server.url)["scout"]["faults"]["warmup"] > before
+    sound(server.url)
+
+
 def test_a_namespace_that_is_forgotten_leaves_no_warm_up_behind(taught, server):
     for tenant in range(6):
         Pair(server.url, start=500 + tenant, cache_salt=f"salt {tenant}").call()
@@ -235,22 +251,6 @@ def test_a_poisoned_plan_does_no_harm(taught, server, order):
         pair.call()
         settle(server.url)
     order.write_text("")
-    sound(server.url)
-
-
-@pytest.mark.parametrize("point", scout_testing.ON_IDLE)
-def test_a_failing_function_of_ours_is_counted_and_serving_goes_on(
-    point, taught, server, failing: Path
-):
-    before = support.inside(server.url)["scout"]["faults"].get("warmup", 0)
-    failing.write_text(point)
-    pair = Pair(server.url, start=700)
-    for _ in range(4):
-        pair.call()
-        time.sleep(0.1)
-    failing.write_text("")
-    pair.calls(TURNS)
-    assert support.inside(server.url)["scout"]["faults"]["warmup"] > before
     sound(server.url)
 
 

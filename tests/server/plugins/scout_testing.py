@@ -4,8 +4,9 @@ In every rank it reports, in ``/server_info`` under ``testing``, whether the rad
 how many tokens were evicted, and how many warm-ups were queued while a client's request had not
 had its first token. Environment variables make it interfere: ``FAULTS`` names a file that says
 which of our functions fail from now on, ``RANK_SCORE`` turns the order of eviction round on the
-second rank, ``WARMUP`` names a file in which "rest" keeps warm-ups from starting and "poison"
-puts ids of another prompt, some beyond the vocabulary, into their plans.
+second rank, ``HOST_TIER`` makes SGLang's host tier run on a CPU, ``WARMUP`` names a file in which
+"rest" keeps warm-ups from starting and "poison" puts ids of another prompt, some beyond the
+vocabulary, into their plans.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 FAULTS = "SCOUT_TESTING_FAULTS"
 RANK_SCORE = "SCOUT_TESTING_RANK_SCORE"
 WARMUP = "SCOUT_TESTING_WARMUP"
+HOST_TIER = "SCOUT_TESTING_HOST_TIER"
 EVERYTHING = "everything"
 
 # Functions of ours that SGLang's own steps end up in, and the kinds their faults may bear: those
@@ -78,6 +80,8 @@ def register() -> None:
         interfere(lambda: Path(path).read_text())
     HookRegistry.register(f"{plugin.SCHEDULER}._add_request_to_queue", queued, HookType.BEFORE)
     HookRegistry.register(f"{plugin.STREAMER}.stream_output", streamed, HookType.BEFORE)
+    if os.environ.get(HOST_TIER):
+        host_tier_without_gpu()
     if os.environ.get(RANK_SCORE):
         turn_round_on_second_rank()
 
@@ -99,6 +103,27 @@ def make_breakable(point: str, broken: Any, put: Any = setattr) -> None:
         return function(*args, **kwargs)
 
     put(owner, name, property(breakable) if isinstance(original, property) else breakable)
+
+
+def host_tier_without_gpu() -> None:
+    """SGLang's host tier on a CPU: memory that is not registered, copies by index.
+
+    The server needs ``--hicache-io-backend direct --hicache-mem-layout layer_first``.
+    """
+    import torch
+    from sglang.srt.mem_cache.pool_host import common, mha
+
+    def allocate(dims: Any, dtype: Any, device: str, **_: Any) -> Any:
+        return torch.zeros(dims, dtype=dtype, device=device)
+
+    def copy(
+        src_layers: Any, dst_layers: Any, src_indices: Any, dst_indices: Any, **_: Any
+    ) -> None:
+        for source, target in zip(src_layers, dst_layers, strict=True):
+            target[dst_indices] = source[src_indices]
+
+    common.ALLOC_MEMORY_FUNCS["cpu"] = allocate
+    mha.transfer_kv_direct = copy
 
 
 def turn_round_on_second_rank() -> None:
