@@ -42,7 +42,7 @@ class Peek:
             value, known = self._value(tenant), scout.tenant(tenant)
             if value is None or known is None or known.namespace is None:
                 continue
-            kept = prefix.session == SHARED and scout.keeps(tenant, prefix.agent)
+            kept = prefix.session == SHARED and (tenant, prefix.agent) in scout.kept
             if tenant not in gates:
                 gates[tenant] = value.evident_predictability() >= least
             if kept or gates[tenant]:

@@ -84,7 +84,7 @@ class Scout:
         self.prompts = PrefixStore(config.warmup_prompts if config.warmup else 0)
         self.planner = WarmupPlanner(config, page_size, capacity)
         self.ledger = WarmupLedger(self._warmup_settled)
-        self._kept: frozenset[tuple[int, int]] = frozenset()
+        self.kept: frozenset[tuple[int, int]] = frozenset()
 
     # -- observe -----------------------------------------------------------------------
 
@@ -220,9 +220,9 @@ class Scout:
     def worth(self, node: NodeClass, value: Value) -> float:
         """The score of a node of a known tenant, asked of ``value``."""
         worth = value.worth(self._rooted(node), self.clock)
-        if self._kept and node.session == tags.SHARED:
-            kept = any((node.tenant, agent) in self._kept for agent in node.agents)
-            return max(worth, self.KEPT) if kept else worth
+        kept = self.kept and node.session == tags.SHARED
+        if kept and any((node.tenant, agent) in self.kept for agent in node.agents):
+            return max(worth, self.KEPT)
         return worth
 
     def priority(self, tag: Tag, size: int) -> float:
@@ -278,13 +278,9 @@ class Scout:
 
     def keep(self, anchors: Collection[tuple[int, int]]) -> None:
         """Score these (tenant, agent) anchors as always expected, and bring them back first."""
-        if self._kept != frozenset(anchors):
-            self._kept = frozenset(anchors)
+        if self.kept != frozenset(anchors):
+            self.kept = frozenset(anchors)
             self._value_again()
-
-    def keeps(self, tenant: int, agent: int) -> bool:
-        """Whether the operator's keep-list names this anchor."""
-        return (tenant, agent) in self._kept
 
     def labelled(self, label: str) -> list[tuple[int, int]]:
         """(tenant, agent) of the agents that clients call so."""
@@ -297,7 +293,8 @@ class Scout:
     # -- tenants -----------------------------------------------------------------------
 
     def _tenant(self, namespace: Namespace) -> Tenant:
-        tenant = self._tenants.get(namespace) or self._restored(namespace)
+        # A restored one is known by its digest until it calls again.
+        tenant = self._tenants.pop(namespace, None) or self._tenants.pop(_hidden(namespace), None)
         if tenant is None:
             if len(self._tenants) >= self.config.max_namespaces:
                 _, gone = self._tenants.popitem(last=False)
@@ -307,22 +304,14 @@ class Scout:
             identity, value = Identity(self.config), self._new_value()
             tenant = Tenant(self._next_tenant, identity, value, namespace)
             self._next_tenant += 1
-            self._tenants[namespace] = tenant
             self._by_number[tenant.number] = tenant
-        self._tenants.move_to_end(namespace)
+        self._tenants[namespace] = tenant
         tenant.namespace = namespace
         return tenant
 
     def tenant(self, number: int) -> Tenant | None:
         """What is known of a tenant; None if it is forgotten."""
         return self._by_number.get(number)
-
-    def _restored(self, namespace: Namespace) -> Tenant | None:
-        """A tenant from a snapshot, which knows it by a digest until it calls again."""
-        tenant = self._tenants.pop(_hidden(namespace), None)
-        if tenant is not None:
-            self._tenants[namespace] = tenant
-        return tenant
 
     def _new_value(self) -> Value:
         if isinstance(self.config, CacheScoutConfig):
@@ -361,7 +350,8 @@ class Scout:
         fresh = Scout(self.config, self.horizon.capacity, self._page_size)
         with snapshot.reading():
             fresh._fill(snapshot.unpack(data, self._rule(), model))
-        self.__dict__.update(fresh.__dict__)
+        kept = {"planner": self.planner, "ledger": self.ledger}
+        self.__dict__.update(fresh.__dict__ | kept)
 
     def _fill(self, parts: dict[str, Any]) -> None:
         self.clock, self._next_tenant = int(parts["clock"]), int(parts["next_tenant"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from radix_policy.call import Tokens
-from radix_policy.prefix_store import Prefix
+from radix_policy.prefix_store import Prefix, PrefixStore
 from radix_policy.scout import Scout
 
 logger = logging.getLogger(__name__)
@@ -48,15 +48,16 @@ class KeepList:
         self.entries = list(entries)
         if self._tokenizer is None and any(text is not None for _, text in self._names):
             logger.warning("scout: keep: without a tokenizer only agent labels name anchors")
-        self._version = -1
+        self._seen: PrefixStore | None = None
         self.refresh()
 
     def refresh(self) -> None:
         """Look again which anchors are meant; all ranks do so at the same calls."""
         anchors = self._scout.anchors
-        if self._version == anchors.version or not (self._names or self.kept):
+        same = self._seen is anchors and self._version == anchors.version
+        if same or not (self._names or self.kept):
             return
-        self._version = anchors.version
+        self._seen, self._version = anchors, anchors.version
         room = int(self._scout.config.keep_share * self._scout.horizon.capacity)
         self.kept = []
         for entry, text in self._names:

@@ -76,7 +76,15 @@ def test_a_list_is_replaced_while_serving_and_a_bad_one_leaves_the_old_one(tmp_p
     assert keep.entries == ["coder"] and keep.kept == scout.labelled("coder")
     keep.set(["critic"])
     assert keep.kept == scout.labelled("critic")
-    assert not scout.keeps(*scout.labelled("coder")[0])
+    assert scout.kept == set(scout.labelled("critic"))
+
+
+def test_after_a_restored_state_the_list_is_looked_up_again():
+    saved, scout = taught(), Scout(parse_config("scout"), capacity=1000)
+    keep = KeepList(scout, Letters(), ["coder"])
+    scout.restore(saved.snapshot())
+    keep.refresh()
+    assert keep.kept == scout.labelled("coder") != []
 
 
 def test_without_a_tokenizer_labels_still_name_anchors(tmp_path):
