@@ -3,7 +3,7 @@
 Two servers, warm-ups on and off, get the same requests in turn, block by block; which goes first
 alternates. Before each measured call an agent's call sets off a warm-up of the next agent's
 anchor, and the measured call, a prompt that nobody has sent before, comes in the midst of it. The
-server that is not measured is at rest. Printed: mean and 95th percentile of the time to first
+server that is not measured is at rest. A second run adds to the calls of the first. Printed: mean and 95th percentile of the time to first
 token, and bootstrap intervals of the ratio on/off, pairs drawn together.
 """
 
@@ -49,23 +49,27 @@ def main() -> int:
     cli.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     cli.add_argument("--out", type=Path, default=Path("build/warmup_foreground"))
     args = cli.parse_args()
+    path = args.out / "warmup_foreground.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    pairs = [Pair(*pair) for pair in before.get("ttft_s", ())]
     capacity = int(CAPACITY_PARTS * max(args.prompt, ANCHOR + 60))
     with _server(args, True, capacity) as on, _server(args, False, capacity) as off:
-        pairs, pieces = measure(on.url, off.url, args)
+        more, pieces = measure(on.url, off.url, args, len(pairs))
+    pairs += more
+    pieces = {name: n + before.get("warmup", {}).get(name, 0) for name, n in pieces.items()}
     mean, p95 = intervals(pairs)
     result = {
         "requests": len(pairs),
-        "delayed": pieces["foreground_delayed"],
-        "pieces": pieces["pieces_sent"],
-        "ttft_on_ms": [round(1000 * pair.on, 1) for pair in pairs],
-        "ttft_off_ms": [round(1000 * pair.off, 1) for pair in pairs],
+        "ttft_s": [[round(pair.on, 4), round(pair.off, 4)] for pair in pairs],
         "mean": mean._asdict(),
         "p95": p95._asdict(),
         "warmup": pieces,
     }
     args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "warmup_foreground.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{len(pairs)} calls on each server, {pieces['pieces_sent']:.0f} pieces sent;")
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    means = 1000 * np.array(pairs).mean(axis=0)
+    print(f"{len(pairs)} calls on each server, {pieces['pieces_sent']:.0f} pieces sent; mean TTFT")
+    print(f"{means[0]:.0f} ms with warm-ups, {means[1]:.0f} without;")
     print(f"{pieces['foreground_delayed']:.0f} calls came while a piece ran")
     for name, found in (("mean", mean), ("p95", p95)):
         print(
@@ -75,17 +79,17 @@ def main() -> int:
     return 0
 
 
-def measure(on: str, off: str, args: Any) -> tuple[list[Pair], dict[str, float]]:
-    """The measured calls of both servers, and the warm-up's numbers at the end."""
+def measure(on: str, off: str, args: Any, first: int) -> tuple[list[Pair], dict[str, float]]:
+    """The measured calls of both servers from number ``first`` on, and the warm-up's numbers."""
     calls = [Caller(on, args.prompt), Caller(off, args.prompt)]
     for caller in calls:
         caller.learn()
     found: list[list[float]] = [[], []]
     began, block = time.monotonic(), 0
-    while len(found[0]) < args.requests and time.monotonic() < began + args.seconds:
+    while first + len(found[0]) < args.requests and time.monotonic() < began + args.seconds:
         for which in ((0, 1), (1, 0))[block % 2]:
             for number in range(args.block):
-                found[which].append(calls[which].measured(block * args.block + number))
+                found[which].append(calls[which].measured(first + block * args.block + number))
             calls[which].settle()
         block += 1
     return [Pair(*pair) for pair in zip(*found, strict=True)], calls[0].state()

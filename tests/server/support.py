@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 PLUGINS = Path(__file__).parent / "plugins"
 IN_FLIGHT = 2
 MAX_TOKENS = 6
+NO_WARMUP = ["--radix-eviction-policy-config", '{"warmup": false}']
 WORKLOAD = build_workload(load_team(), seed=1, routing="pipeline", sessions=4, sessions_live=3)
 
 

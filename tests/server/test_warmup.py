@@ -15,15 +15,13 @@ import pytest
 
 from evals.server import Server
 from tests.server import support
+from tests.server.pair import ANCHOR, TURNS, Pair, settle, warmup
 from tests.server.plugins import scout_testing
 from tests.tiny_model import tiny_model_path
 
 pytestmark = pytest.mark.server
 
-ANCHOR = 600
 CAPACITY = 1000  # one agent's anchor and history, not two
-ANCHORS = {"A": range(1000, 1000 + ANCHOR), "B": range(2000, 2000 + ANCHOR)}
-TURNS = 4
 CONFIG = {"max_namespaces": 3, "warmup_per_minute": 1 << 20, "warmup_idle_share": 1.0}
 
 
@@ -58,49 +56,6 @@ def server(logs, order, failing):
     }
     with Server(args, log_path=logs / "warmup.log", env=env) as server:
         yield server
-
-
-class Pair:
-    """Sessions in which agents A and B take turns, and what their calls found cached."""
-
-    def __init__(self, url: str, start: int = 0, **fields: Any) -> None:
-        self.url, self.session, self.turn, self.fields = url, start, 0, fields
-        self.cached: dict[str, list[int]] = {"A": [], "B": []}
-        self.ttft: dict[str, list[float]] = {"A": [], "B": []}
-
-    def call(self) -> None:
-        agent = "AB"[self.turn % 2]
-        tail = [10 + (37 * self.session + 11 * self.turn + n) % 900 for n in range(60)]
-        label = {"agent": agent, "session": f"pair {self.session}"}
-        began = time.perf_counter()
-        stream = support.Stream(self.url, [*ANCHORS[agent], *tail], 4, label, **self.fields)
-        stream.read(1)
-        self.ttft[agent].append(1000 * (time.perf_counter() - began))
-        self.cached[agent].append(stream.rest()["cached_tokens"])
-        self.turn += 1
-        if self.turn == TURNS:
-            self.session, self.turn = self.session + 1, 0
-
-    def calls(self, count: int) -> None:
-        for _ in range(count):
-            self.call()
-            settle(self.url)
-
-
-def warmup(url: str) -> dict[str, float]:
-    """The warm-up's numbers; what was prefilled has been used or wasted or waits."""
-    state = support.inside(url)["scout"]["warmup"]
-    settled = state["tokens_used"] + state["tokens_wasted"] + state["tokens_resident"]
-    assert state["tokens_prefilled"] == settled
-    return state
-
-
-def settle(url: str) -> dict[str, float]:
-    """Wait until nothing more is planned."""
-    deadline = time.monotonic() + 60
-    while not (state := warmup(url))["resting"] and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return state
 
 
 def sound(url: str) -> None:
