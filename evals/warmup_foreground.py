@@ -3,8 +3,9 @@
 Two servers, warm-ups on and off, get the same requests in turn, block by block; which goes first
 alternates. Before each measured call an agent's call sets off a warm-up of the next agent's
 anchor, and the measured call, a prompt that nobody has sent before, comes in the midst of it. The
-server that is not measured is at rest. A second run adds to the calls of the first. Printed: mean and 95th percentile of the time to first
-token, and bootstrap intervals of the ratio on/off, pairs drawn together.
+server that is not measured is at rest. A second run adds to the calls of the first. Printed: mean
+and 95th percentile of the time to first token, and bootstrap intervals of the ratio on/off, pairs
+drawn together.
 """
 
 from __future__ import annotations
