@@ -72,7 +72,12 @@ class WarmupPlan(NamedTuple):
 
 
 class Room(Protocol):
-    """The engine's memory as the planner sees it. Asking leaves no trace: no access, no lock."""
+    """The engine's memory as the planner sees it. Asking leaves no trace: no access, no lock.
+
+    ``whole``: a leaf goes whole, however little is needed.
+    """
+
+    whole: bool
 
     def resident(self, namespace: Namespace, tokens: Tokens) -> int:
         """How many of the first ``tokens`` are cached."""
@@ -115,7 +120,8 @@ class WarmupPlanner:
         most = max(end - have for *_, have, end, _ in lacking)
         space = _Space(room, most, worth)
         for *_, have, end, w in sorted(lacking, key=lambda entry: entry[:3]):
-            stop = self._aligned(min(end, have + space.below(w.value - self._cost(w))))
+            fits = space.below(w.value - self._cost(w), end - have)
+            stop = self._aligned(min(end, have + fits))
             if stop > have:
                 return WarmupPlan(w.prefix, w.namespace, have, stop, w.value)
         return None
@@ -152,6 +158,7 @@ class _Space:
 
     def __init__(self, room: Room, most: int, worth: Worth | None) -> None:
         self.free = room.free()
+        self.whole = room.whole
         self.steps: list[tuple[float, int]] = []
         held, highest = self.free, 0.0
         if held >= most or worth is None:
@@ -164,10 +171,15 @@ class _Space:
             if held >= most:
                 return
 
-    def below(self, value: float) -> int:
+    def below(self, value: float, most: int) -> int:
+        """Tokens that fit beside what is worth ``value`` or more, as far as ``most`` are needed.
+
+        Where leaves go whole, one goes only if all of its room is needed: or else two prefixes
+        could push each other out for ever.
+        """
         room = self.free
         for highest, held in self.steps:
-            if highest >= value:
+            if highest >= value or (self.whole and held > most):
                 break
             room = held
         return room
@@ -181,6 +193,8 @@ class PieceSize:
     """
 
     START = 32
+    LEAST = 16
+    """Below this a piece takes no less time: what does not depend on its size prevails."""
 
     def __init__(self, page_size: int, most: int, seconds: float) -> None:
         self._page = page_size
@@ -196,7 +210,8 @@ class PieceSize:
     def took(self, seconds: float) -> None:
         """The last piece, of full size, took so long."""
         factor = self._seconds / max(seconds, 1e-6)
-        self._size = max(1.0, min(self._most, self._size * min(2.0, max(0.5, factor))))
+        size = max(self.LEAST, self._size * min(2.0, max(0.5, factor)))
+        self._size = min(float(self._most), size)
 
 
 class Budget:

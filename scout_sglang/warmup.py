@@ -38,6 +38,8 @@ CALLS = (
     BatchTokenizedEmbeddingReqInput,
 )
 _NEVER = -1
+MOST_PLANS = 64
+"""Plans between two events of clients: a server that nobody calls comes to rest."""
 
 
 class Warmup:
@@ -65,7 +67,8 @@ class Warmup:
         self._clock = clock
         self._plan: WarmupPlan | None = None
         self._at = 0
-        self._planned = self._counted = _NEVER
+        self._epoch = self._counted = _NEVER
+        self._left = 0
         self._under_way: tuple[str, float, int] | None = None
         self._waiting = 0
         self._polled = 0.0
@@ -98,7 +101,7 @@ class Warmup:
     @property
     def _resting(self) -> bool:
         """Nothing has happened since the last plan came out empty."""
-        return self._plan is None and self._planned == self.scout.epoch
+        return self._plan is None and self._left == 0 and self._epoch == self.scout.epoch
 
     def withdraw(self) -> None:
         """A request came while a piece was being prepared: it has not been sent after all."""
@@ -162,7 +165,7 @@ class Warmup:
             self._plan = None
         self._at = stop
         if stop >= plan.stop:
-            self._plan, self._planned = None, _NEVER
+            self._plan = None
 
     def _send(self) -> Any:
         plan = self._plan
@@ -170,7 +173,7 @@ class Warmup:
         stop = self._stop(plan)
         most = int(plan.prefix.tokens[:stop].max())
         if most >= self.scheduler.model_config.vocab_size:
-            self._plan = None
+            self._plan, self._left = None, 0
             raise ValueError(f"a plan with a token id of {most}, beyond the vocabulary")
         self.sent += 1
         piece = plan.prefix._replace(tokens=plan.prefix.tokens[:stop])
@@ -184,13 +187,15 @@ class Warmup:
     def _current_plan(self) -> WarmupPlan | None:
         """The plan under way, as long as nothing has happened; else a new one, if any."""
         epoch = self.scout.epoch
-        if self._planned != epoch or self._plan is None:
-            self._planned = epoch
+        if self._epoch != epoch:
+            self._epoch, self._plan, self._left = epoch, None, MOST_PLANS
+        if self._plan is None and self._left > 0:
+            left, self._left = self._left - 1, 0  # should planning fail, it is not tried again
             self.scout.ledger.look(self._resident)
             plan = self._plan = self.scout.act(self.room)
             if plan is not None:
                 self.plans += 1
-                self._at = plan.start
+                self._at, self._left = plan.start, left
         return self._plan
 
     def _resident(self, tenant: int, tokens: Any) -> int:

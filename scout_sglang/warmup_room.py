@@ -25,6 +25,11 @@ class CacheRoom:
         self._core = cache.tree_core
         self._allocator = cache.token_to_kv_pool_allocator
 
+    @property
+    def whole(self) -> bool:
+        core = self._core
+        return not core.trims or core.enable_hicache or core.is_eagle
+
     def resident(self, namespace: Namespace, tokens: Tokens) -> int:
         extra_key, salt, *_ = (*namespace, None, None)
         key = RadixKey(token_array(tokens), extra_key=extra_key, cache_salt=salt)

@@ -40,7 +40,8 @@ def text(seed: int, size: int) -> np.ndarray:
 class Memory:
     """An engine's memory: ``cached`` tokens of everything, ``spare`` ones, and ``leaves``."""
 
-    def __init__(self, cached: int = 0, spare: int = 1 << 20, leaves=()):
+    def __init__(self, cached: int = 0, spare: int = 1 << 20, leaves=(), whole: bool = False):
+        self.whole = whole
         self.cached, self.spare, self.leaves = cached, spare, list(leaves)
         self.asked: list[tuple[object, int]] = []
 
