@@ -122,9 +122,9 @@ class Warmup:
         return []
 
     @property
-    def holds(self) -> bool:
-        """Whether requests wait here for a piece to end."""
-        return bool(self._held)
+    def busy(self) -> bool:
+        """Whether a piece is under way, or one would be sent now: no time to sleep."""
+        return self._under_way is not None or bool(self._held) or self.wants()
 
     def _follow(self, received: list[Any]) -> list[Any]:
         """Where is the piece that was sent? If it could not be admitted, it is called back."""
@@ -334,4 +334,4 @@ def on_sleep(sleep: Callable[..., Any], scheduler: Any) -> Any:
 @guarded("warmup", fallback=False)
 def _wants(scheduler: Any) -> bool:
     warmup = warmup_of(scheduler)
-    return warmup is not None and (warmup.holds or warmup.wants())
+    return warmup is not None and warmup.busy
