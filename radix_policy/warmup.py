@@ -72,12 +72,11 @@ class WarmupPlan(NamedTuple):
 
 
 class Room(Protocol):
-    """The engine's memory as the planner sees it. Asking leaves no trace: no access, no lock.
+    """The engine's memory as the planner sees it. Asking leaves no trace: no access, no lock."""
 
-    ``whole``: a leaf goes whole, however little is needed.
-    """
-
-    whole: bool
+    @property
+    def whole(self) -> bool:
+        """Whether a leaf goes whole, however little is needed."""
 
     def resident(self, namespace: Namespace, tokens: Tokens) -> int:
         """How many of the first ``tokens`` are cached."""

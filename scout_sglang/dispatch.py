@@ -182,7 +182,8 @@ def _arrive(scheduler: Any, req: Any) -> None:
     if calls is None:
         return
     if (piece := getattr(req, "scout_piece", None)) is not None:
-        calls.warm(req.rid, Prefix(*piece, _tokens(req.origin_input_ids)))
+        tokens = _tokens(req.origin_input_ids)
+        calls.warm(req.rid, Prefix._make((*piece, tokens)))
     elif not req.rid.startswith(_NOT_A_CALL):
         calls.arrive(req.rid, call_of(req))
         if (warmup := getattr(scheduler, "scout_warmup", None)) is not None:

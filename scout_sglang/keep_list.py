@@ -49,6 +49,7 @@ class KeepList:
         if self._tokenizer is None and any(text is not None for _, text in self._names):
             logger.warning("scout: keep: without a tokenizer only agent labels name anchors")
         self._seen: PrefixStore | None = None
+        self._version = -1
         self.refresh()
 
     def refresh(self) -> None:

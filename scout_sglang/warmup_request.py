@@ -21,7 +21,7 @@ from scout_sglang.tokens import token_array
 RID = "scout-warmup-"
 
 
-class WarmupReq(TokenizedGenerateReqInput, kw_only=True):
+class WarmupReq(TokenizedGenerateReqInput, kw_only=True):  # type: ignore[call-arg]
     """A piece on its way to all ranks.
 
     ``piece``: the ``radix_policy.prefix_store.Prefix`` that it is, without the tokens.
