@@ -8,6 +8,7 @@ nodes only, a session's private history going before them, the least recently us
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Iterable
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from radix_policy.call import NodeKind
 from radix_policy.config import CacheScoutConfig
-from radix_policy.passage import predictability
+from radix_policy.passage import evident_predictability, predictability
 from radix_policy.tags import SHARED
 from radix_policy.transitions import AgentRows
 
@@ -109,6 +110,12 @@ class CacheScoutValue:
         survival = self._survivals(now)
         return {self.rows.agent(row): float(survival[row]) for row in range(len(self.rows))}
 
+    def peek(self) -> CacheScoutValue:
+        """A reader as of now whose answers leave no trace here (see ``ScoutValue.peek``)."""
+        reader = copy.copy(self)
+        reader._hops = dict(self._hops)
+        return reader
+
     def predict(self, session: int) -> dict[int, float]:
         """P(a | current agent), Eq. 3, by agent id; empty for a session without a call.
 
@@ -126,6 +133,11 @@ class CacheScoutValue:
         """R (Eq. 2)."""
         n = len(self.rows)
         return predictability(self._follows[:n, :n])
+
+    def evident_predictability(self) -> float:
+        """R, as far as the evidence goes."""
+        n = len(self.rows)
+        return evident_predictability(self._follows[:n, :n], 1.0)
 
     def bytes(self) -> int:
         """Memory held by what was learned."""

@@ -24,6 +24,13 @@ class SessionLines:
         self.place: Ints = np.zeros(0, dtype=np.int64)
         self.table: Floats = np.zeros((0, 0))
 
+    def copy(self) -> SessionLines:
+        """The same lines; what happens to either is nothing to the other."""
+        other = SessionLines()
+        other.slots, other.place = self.slots.copy(), self.place.copy()
+        other.table = self.table.copy()
+        return other
+
     def clear(self, agents: int) -> None:
         """No lines, of ``agents`` values each from now on."""
         self.place[self.slots] = NOWHERE

@@ -166,6 +166,24 @@ def odds(value: Floats, out: Floats | None = None) -> Floats:
     return np.divide(value, np.subtract(1.0, value, out=out), out=out)
 
 
+def evident_predictability(follows: Floats, prior: float) -> float:
+    """R as far as the evidence goes: chance alone makes a few observations look predictable.
+
+    Rows are shrunk to the marginal with weight ``prior``, and what independent rows of this
+    support would show by chance is taken off (Miller, "Note on the bias of information
+    estimates", 1955).
+    """
+    before, after, total = follows.sum(axis=1), follows.sum(axis=0), follows.sum()
+    if total <= 0:
+        return 0.0
+    shrunk = follows + (before > 0)[:, None] * prior * after / total
+    cells = [int(np.count_nonzero(x)) for x in (follows, before, after)]
+    surplus = max(0, cells[0] - cells[1] - cells[2] + 1) / (2 * math.log(2) * total)
+    share = after[after > 0] / total
+    entropy = float(-(share * np.log2(share)).sum())
+    return predictability(shrunk) - float(surplus) / entropy if entropy > 0 else 0.0
+
+
 def predictability(follows: Floats) -> float:
     """R = 1 - H(A_{t+1} | A_t) / H(A_{t+1}) (CacheScout, Eq. 2); 0 if nothing varies."""
     total = follows.sum()

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from radix_policy import bounds, snapshot, tags
+from radix_policy import bounds, snapshot, tags, warm_start
 from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
@@ -23,9 +23,12 @@ from radix_policy.guard import Guard, Hashes
 from radix_policy.hashing import digest, rolling
 from radix_policy.horizon import Horizon
 from radix_policy.identity import Identity
+from radix_policy.peek import Peek
+from radix_policy.prefix_store import Prefix, PrefixStore
 from radix_policy.tags import NodeClass, Tag
 from radix_policy.value import ScoutValue
-from radix_policy.warmup import Residency, WarmupPiece, choose
+from radix_policy.warmup import Room, WarmupPlan, WarmupPlanner, Whose
+from radix_policy.warmup_ledger import WarmupLedger
 
 Value = ScoutValue | CacheScoutValue
 
@@ -43,10 +46,13 @@ class _Running:
 
 
 @dataclass(slots=True)
-class _Tenant:
+class Tenant:
+    """One namespace; ``namespace`` is None while a restored one is known by its digest alone."""
+
     number: int
     identity: Identity
     value: Value
+    namespace: Namespace | None
     root: Callable[[int], int] = field(init=False)
     """The session that a session was merged into, or itself."""
 
@@ -62,6 +68,9 @@ class Scout:
     a class is a look-up after its first time within a dispatch.
     """
 
+    KEPT = 0.999
+    """The value of an anchor on the operator's keep-list."""
+
     def __init__(self, config: IdentityConfig, capacity: int, page_size: int = 1) -> None:
         self.config = config
         self._page_size = page_size
@@ -72,10 +81,15 @@ class Scout:
             self.guard = Guard(capacity, page_size, config.guard_rate)
         self._running: dict[int, _Running] = {}
         self._last_calls: set[int] = set()
-        self._tenants: OrderedDict[Namespace, _Tenant] = OrderedDict()
-        self._by_number: dict[int, _Tenant] = {}
+        self._tenants: OrderedDict[Namespace, Tenant] = OrderedDict()
+        self._by_number: dict[int, Tenant] = {}
         self._next_tenant = 0
         self.epoch = 0
+        self.anchors = PrefixStore(config.warmup_anchors if config.warmup else 0)
+        self.prompts = PrefixStore(config.warmup_prompts if config.warmup else 0)
+        self.planner = WarmupPlanner(config, page_size, capacity)
+        self.ledger = WarmupLedger(self._warmup_settled)
+        self.kept: frozenset[tuple[int, int]] = frozenset()
 
     # -- observe -----------------------------------------------------------------------
 
@@ -97,8 +111,13 @@ class Scout:
         if call.end_of_session:
             tenant.value.end(who.session)
             self._last_calls.add(self.clock)
+        if call.plain and who.anchor:
+            self.anchors.put_anchor(tenant.number, who.agent, call.tokens[: who.anchor])
+        self.ledger.arrive(self.clock, tenant.number, call.tokens)
         labelled = call.session is not None
-        return Dispatch(tenant.number, who.session, who.agent, self.clock, who.anchor, labelled)
+        return Dispatch(
+            tenant.number, who.session, who.agent, self.clock, who.anchor, labelled, call.plain
+        )
 
     def admit(self, call: Dispatch) -> None:
         """The call has been matched against the tree; once per call is enough."""
@@ -108,6 +127,7 @@ class Scout:
 
     def start(self, call: Dispatch, prompt: int, hit: int) -> None:
         """The call runs, ``hit`` of its ``prompt`` tokens cached. Once per call."""
+        self.ledger.start(call.number, hit)
         running = self._running.get(call.number)
         if self.guard is not None and running is not None and running.last is None:
             running.last = self.guard.admitted(running.grid, prompt, hit)
@@ -128,6 +148,10 @@ class Scout:
         tenant.identity.finish(session, call.agent, tokens, prompt, self.clock, hashes)
         if isinstance(tenant.value, ScoutValue):
             tenant.value.reuse.leave(session, call.agent, hashes, call.anchor, prompt)
+        if call.plain:
+            self.prompts.put(
+                Prefix(call.tenant, call.agent, session, call.number, call.anchor, tokens)
+            )
         self._depart(call, self._grid(hashes, call.tenant))
 
     def abandon(self, call: Dispatch) -> None:
@@ -137,11 +161,13 @@ class Scout:
     def flush(self) -> None:
         """The cache was emptied; what was learned stays."""
         self._value_again()
+        self.ledger.flush()
         if self.guard is not None:
             self.guard.shadow.clear()
 
     def _depart(self, call: Dispatch, hashes: Hashes | None) -> None:
         self._value_again()
+        self.ledger.depart(call.number)
         if (tenant := self._by_number.get(call.tenant)) is not None:
             session = tenant.root(call.session)
             tenant.value.depart(session, call.agent)
@@ -188,11 +214,20 @@ class Scout:
 
         In [0, 1]; 0 for a node of a session or tenant that is forgotten.
         """
-        number, session, *rest = node
-        tenant = self._by_number.get(number)
-        if tenant is None:
-            return 0.0
-        return tenant.value.worth(tenant.root(session), *rest, self.clock)
+        tenant = self._by_number.get(node.tenant)
+        return 0.0 if tenant is None else self.worth(node, tenant.value)
+
+    def worth(self, node: NodeClass, value: Value) -> float:
+        """The score of a node of a known tenant, asked of ``value``."""
+        number, session, agents, kind, used = node
+        worth = value.worth(self.root(number, session), agents, kind, used, self.clock)
+        return max(worth, self.KEPT) if self._keeps(number, session, agents) else worth
+
+    def _keeps(self, tenant: int, session: int, agents: tuple[int, ...]) -> bool:
+        """Whether the operator's keep-list names what all sessions share of one of ``agents``."""
+        if not self.kept or session != tags.SHARED:
+            return False
+        return any((tenant, agent) in self.kept for agent in agents)
 
     def priority(self, tag: Tag, size: int = 0) -> float:
         """What an engine orders leaves by, the lowest evicted first.
@@ -206,6 +241,8 @@ class Scout:
         if session != tags.SHARED:
             session = tenant.root(session)
         worth = value.worth(session, tag.agents, tag.kind, tag.number, self.clock)
+        if self._keeps(tag.tenant, session, tag.agents):
+            worth = max(worth, self.KEPT)
         return value.order(worth, self.clock - tag.number, size)
 
     def root(self, tenant: int, session: int) -> int:
@@ -229,40 +266,59 @@ class Scout:
         tenant = self._by_number.get(call.tenant)
         return {} if tenant is None else tenant.value.predict(tenant.root(call.session))
 
-    def act(
-        self, tenant: int, residency: Mapping[int, Residency], displaced: float = 0.0
-    ) -> WarmupPiece | None:
-        """The anchor to bring back while nothing runs, or None if none is worth it.
+    def act(self, room: Room) -> WarmupPlan | None:
+        """What to bring back while nothing runs, or None if nothing is worth it.
 
-        ``residency``: per agent id of ``tenant`` what of its anchor is cached. ``displaced``: the
-        highest score among what would have to make room.
+        Leaves no trace: one rank may ask what the others do not. While the guard moves eviction
+        towards recency, values do not say what would be displaced, and only free memory is used.
         """
-        owner = self._by_number.get(tenant)
-        if owner is None:
-            return None
-        return choose(tenant, owner.value.expected(self.clock), residency, displaced)
+        peek = Peek(self)
+        by_value = self.guard is None or self.guard.beta == 0
+        worth = peek.worth if by_value else None
+        return self.planner.plan(peek.wanted(), room, self.clock, worth)
+
+    def warmed(self, call: Dispatch, tokens: Tokens, start: int) -> None:
+        """A warm-up has prefilled the end of ``tokens``, from ``start`` on."""
+        self.horizon.crowded(len(tokens) - start)
+        whose = call.tenant, call.agent, call.session != tags.SHARED
+        self.ledger.prefilled(whose, tokens, start, len(tokens))
+
+    def keep(self, anchors: Collection[tuple[int, int]]) -> None:
+        """Score these (tenant, agent) anchors as always expected, and bring them back first."""
+        if self.kept != frozenset(anchors):
+            self.kept = frozenset(anchors)
+            self._value_again()
+
+    def labelled(self, label: str) -> list[tuple[int, int]]:
+        """(tenant, agent) of the agents that clients call so."""
+        agents = ((t.number, t.identity.labelled(label)) for t in self._tenants.values())
+        return [(tenant, agent) for tenant, agent in agents if agent is not None]
+
+    def _warmup_settled(self, whose: Whose, used: bool) -> None:
+        self.planner.settled(whose, used, self.clock)
 
     # -- tenants -----------------------------------------------------------------------
 
-    def _tenant(self, namespace: Namespace) -> _Tenant:
-        tenant = self._tenants.get(namespace) or self._restored(namespace)
+    def _tenant(self, namespace: Namespace) -> Tenant:
+        # A restored one is known by its digest until it calls again.
+        tenant = self._tenants.pop(namespace, None) or self._tenants.pop(_hidden(namespace), None)
         if tenant is None:
             if len(self._tenants) >= self.config.max_namespaces:
                 _, gone = self._tenants.popitem(last=False)
                 del self._by_number[gone.number]
-            tenant = _Tenant(self._next_tenant, Identity(self.config), self._new_value())
+                self.anchors.forget_tenant(gone.number)
+                self.prompts.forget_tenant(gone.number)
+            identity, value = Identity(self.config), self._new_value()
+            tenant = Tenant(self._next_tenant, identity, value, namespace)
             self._next_tenant += 1
-            self._tenants[namespace] = tenant
             self._by_number[tenant.number] = tenant
-        self._tenants.move_to_end(namespace)
+        self._tenants[namespace] = tenant
+        tenant.namespace = namespace
         return tenant
 
-    def _restored(self, namespace: Namespace) -> _Tenant | None:
-        """A tenant from a snapshot, which knows it by a digest until it calls again."""
-        tenant = self._tenants.pop(_hidden(namespace), None)
-        if tenant is not None:
-            self._tenants[namespace] = tenant
-        return tenant
+    def tenant(self, number: int) -> Tenant | None:
+        """What is known of a tenant; None if it is forgotten."""
+        return self._by_number.get(number)
 
     def _new_value(self) -> Value:
         if isinstance(self.config, CacheScoutConfig):
@@ -287,6 +343,7 @@ class Scout:
             "horizon": self.horizon,
             "guard": self.guard,
             "tenants": tenants,
+            "anchors": warm_start.hot(self),
         }
         return snapshot.pack(parts, self._rule(), model)
 
@@ -300,7 +357,8 @@ class Scout:
         fresh = Scout(self.config, self.horizon.capacity, self._page_size)
         with snapshot.reading():
             fresh._fill(snapshot.unpack(data, self._rule(), model))
-        self.__dict__.update(fresh.__dict__)
+        kept = {"planner": self.planner, "ledger": self.ledger}
+        self.__dict__.update(fresh.__dict__ | kept)
 
     def _fill(self, parts: dict[str, Any]) -> None:
         self.clock, self._next_tenant = int(parts["clock"]), int(parts["next_tenant"])
@@ -312,12 +370,13 @@ class Scout:
         most = self.config.max_namespaces
         snapshot.bounded(bounds.Held("max_namespaces", len(parts["tenants"]), most))
         for name, number, identity, value in parts["tenants"]:
-            tenant = _Tenant(number, Identity(self.config), self._new_value())
+            tenant = Tenant(number, Identity(self.config), self._new_value(), None)
             snapshot.fill(tenant.identity, identity)
             snapshot.fill(tenant.value, value)
             for held in bounds.held(tenant.identity, tenant.value, self.config):
                 snapshot.bounded(held)
             self._tenants[name] = self._by_number[number] = tenant
+        warm_start.take_up(self, parts["anchors"])
 
     def _rule(self) -> str:
         return "cachescout" if isinstance(self.config, CacheScoutConfig) else "scout"
@@ -336,7 +395,8 @@ class Scout:
     def bytes(self) -> int:
         """Memory held by all that was learned and is remembered, without the tree's own tags."""
         tenants = sum(t.value.bytes() + t.identity.bytes() for t in self._tenants.values())
-        return tenants + (0 if self.guard is None else self.guard.shadow.bytes())
+        guard = 0 if self.guard is None else self.guard.shadow.bytes()
+        return tenants + self.anchors.bytes() + self.prompts.bytes() + guard
 
 
 def _hidden(namespace: Namespace) -> Namespace:

@@ -1,4 +1,5 @@
-"""What was learned, as bytes and on disk. Never text: no token id, no prompt, no client's label.
+"""What was learned, as bytes and on disk. No prompt, no client's label, and of token ids only those
+of anchors (see :mod:`radix_policy.warm_start`).
 
 A snapshot is an ``.npz`` archive of numpy arrays and one JSON tree; nothing in it is executed.
 ``KEPT`` is all that leaves the process, ``LEFT`` what stays behind on purpose: the tables that

@@ -8,6 +8,7 @@ changed, the odds of an agent's anchor when they are asked for.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
 
@@ -211,6 +212,23 @@ class ScoutValue:
     def expected(self, now: int) -> dict[int, float]:
         """The value of every known agent's anchor, by agent id."""
         return {agent: self.shared((agent,), now) for agent in self.rows.agents()}
+
+    def peek(self) -> ScoutValue:
+        """A reader as of now whose answers leave no trace here.
+
+        One rank of several may be asked what the others are not: when values are worked out anew
+        must not depend on it.
+        """
+        reader = copy.copy(self)
+        reader._changed = set(self._changed)
+        reader._lines = self._lines.copy()
+        reader._odds = dict(self._odds)
+        reader.survival = copy.copy(self.survival)
+        return reader
+
+    def evident_predictability(self) -> float:
+        """R (Eq. 2), as far as the evidence goes."""
+        return passage.evident_predictability(self.counts.follows, self.config.prior_weight)
 
     def predict(self, session: int) -> dict[int, float]:
         """Who calls next in the session, if it goes on: probability by agent id, sum 1."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
+from radix_policy.prefix_store import Prefix
 from radix_policy.scout import Scout
 from scout_sglang.faults import guarded
 
@@ -22,17 +23,31 @@ logger = logging.getLogger(__name__)
 MOST_CALLS = 1 << 16
 LABELS = {"agent", "session", "end_of_session"}
 _NOT_A_CALL = "HEALTH_CHECK"
+_NOT_TOKENS = (
+    "multimodal_inputs",
+    "input_embeds",
+    "positional_embed_overrides",
+    "token_type_ids",
+    "session",
+)
+"""Fields of a request that change what its KV holds beside the token ids."""
 
 
 class Underway(NamedTuple):
-    """A call between arrival and end: what the policy made of it, its prompt's length."""
+    """A call between arrival and end: what the policy made of it, its prompt's length.
+
+    ``tokens``: those of a warm-up that has not run yet.
+    """
 
     dispatch: Dispatch
     prompt: int
+    tokens: Tokens | None = None
 
 
 class Calls:
     """The calls under way, by request id, and their passage into :class:`Scout`.
+
+    ``loaded``: tokens that warm-ups have brought back from a host tier.
 
     At most ``MOST_CALLS`` are kept; should an end never be announced, the oldest is abandoned.
     """
@@ -41,6 +56,8 @@ class Calls:
         self.scout = scout
         self._by_rid: OrderedDict[str, Underway] = OrderedDict()
         self._admitted: set[str] = set()
+        self._pieces: dict[str, Underway] = {}
+        self.loaded = 0
 
     def __len__(self) -> int:
         return len(self._by_rid)
@@ -57,8 +74,21 @@ class Calls:
         if len(self._by_rid) > MOST_CALLS:
             self.abandon(next(iter(self._by_rid)))
 
+    def warm(self, rid: str, prefix: Prefix) -> None:
+        """A warm-up of ``prefix`` enters the queue: it marks nodes, and nothing is learned."""
+        tenant, agent, session, number, anchor, tokens = prefix
+        number = number or self.scout.clock
+        dispatch = Dispatch(tenant, session, agent, number, anchor, labelled=True)
+        self._pieces[rid] = Underway(dispatch, len(tokens), tokens)
+
+    def is_piece(self, rid: str) -> bool:
+        """Whether this warm-up is queued or runs."""
+        return rid in self._pieces
+
     def admit(self, rid: str) -> Underway | None:
         """The request is being matched against the tree; returns the call, None if unknown."""
+        if rid in self._pieces:
+            return self._pieces[rid]
         underway = self._by_rid.get(rid)
         if underway is not None and rid not in self._admitted:
             self._admitted.add(rid)
@@ -68,6 +98,8 @@ class Calls:
     @guarded("start")
     def start(self, rid: str, hit: int) -> Underway | None:
         """The request's prefill has run, ``hit`` of its tokens cached; returns the call."""
+        if (piece := self._pieces.get(rid)) is not None:
+            return self._warmed(rid, piece, hit)
         underway = self._by_rid.get(rid)
         if underway is not None:
             self.scout.start(underway.dispatch, underway.prompt, hit)
@@ -86,7 +118,14 @@ class Calls:
         if underway is not None:
             self.scout.abandon(underway.dispatch)
 
+    def _warmed(self, rid: str, piece: Underway, hit: int) -> Underway:
+        if piece.tokens is not None:
+            self.scout.warmed(piece.dispatch, piece.tokens, hit)
+            self._pieces[rid] = piece._replace(tokens=None)
+        return piece
+
     def _pop(self, rid: str) -> Underway | None:
+        self._pieces.pop(rid, None)
         self._admitted.discard(rid)
         return self._by_rid.pop(rid, None)
 
@@ -114,6 +153,7 @@ def call_of(req: Any) -> Call:
         session=None if session is None else str(session),
         routing_key=req.routing_key,
         end_of_session=bool(label.get("end_of_session", False)),
+        plain=all(getattr(req, name, None) is None for name in _NOT_TOKENS),
     )
 
 
@@ -139,8 +179,15 @@ def calls_of(tree_cache: Any) -> Calls | None:
 @guarded("arrive")
 def _arrive(scheduler: Any, req: Any) -> None:
     calls = calls_of(scheduler.tree_cache)
-    if calls is not None and not req.rid.startswith(_NOT_A_CALL):
+    if calls is None:
+        return
+    if (piece := getattr(req, "scout_piece", None)) is not None:
+        tokens = _tokens(req.origin_input_ids)
+        calls.warm(req.rid, Prefix._make((*piece, tokens)))
+    elif not req.rid.startswith(_NOT_A_CALL):
         calls.arrive(req.rid, call_of(req))
+        if (warmup := getattr(scheduler, "scout_warmup", None)) is not None:
+            warmup.keep_list.refresh()
 
 
 @guarded("abandon")
@@ -156,6 +203,10 @@ def _finish(cache: Any, req: Any) -> None:
 
     calls = calls_of(cache)
     if calls is None or not req.finished():
+        return
+    if calls.is_piece(req.rid):
+        calls.loaded += req.cached_tokens_host
+        calls.abandon(req.rid)
         return
     if isinstance(req.finished_reason, FINISH_ABORT):
         calls.abandon(req.rid)

@@ -50,7 +50,11 @@ class Hook:
 ARGS = "sglang.srt.server_args.ServerArgs"
 CACHE = "sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache"
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
-STATE = "sglang.srt.managers.scheduler_components.internal_state.SchedulerInternalStateController"
+PARTS = "sglang.srt.managers.scheduler_components"
+STATE = f"{PARTS}.internal_state.SchedulerInternalStateController"
+RECEIVER = f"{PARTS}.request_receiver.SchedulerRequestReceiver"
+STREAMER = f"{PARTS}.output_streamer.SchedulerOutputStreamer"
+REPORTER = f"{PARTS}.metrics_reporter.SchedulerMetricsReporter"
 
 HOOKS: tuple[Hook, ...] = (
     Hook(f"{ARGS}.from_cli_args", "scout_sglang.plugin:mark_command_line", "after", always=True),
@@ -61,6 +65,15 @@ HOOKS: tuple[Hook, ...] = (
     Hook(f"{CACHE}.on_release", "scout_sglang.dispatch:on_release", "around"),
     Hook(f"{SCHEDULER}._add_request_to_queue", "scout_sglang.dispatch:on_queue", "around"),
     Hook(f"{SCHEDULER}._release_aborted_request", "scout_sglang.dispatch:on_queue_abort", "around"),
+    Hook(f"{SCHEDULER}.init_request_receiver", "scout_sglang.warmup:on_receiver", "after"),
+    Hook(f"{RECEIVER}._pull_raw_reqs", "scout_sglang.warmup:on_pull", "around"),
+    Hook(f"{SCHEDULER}.maybe_sleep_on_idle", "scout_sglang.warmup:on_sleep", "around"),
+    Hook(f"{SCHEDULER}._create_generation_req", "scout_sglang.warmup_request:on_create", "around"),
+    Hook(f"{SCHEDULER}.send_abort_output", "scout_sglang.warmup_request:on_abort_output", "around"),
+    Hook(f"{STREAMER}.stream_output", "scout_sglang.warmup_request:on_stream", "around"),
+    Hook(
+        f"{REPORTER}.report_prefill_stats", "scout_sglang.warmup_request:on_prefill_stats", "around"
+    ),
     Hook(f"{STATE}.get_internal_state", "scout_sglang.server_state:on_internal_state", "after"),
 )
 

@@ -164,6 +164,17 @@ def test_neutral_turn_evidence_leaves_the_agents_end_probability() -> None:
 def test_a_fixed_cycle_is_fully_predictable_and_independence_not_at_all() -> None:
     assert passage.predictability(np.roll(np.eye(4), 1, axis=1)) == pytest.approx(1.0)
     assert passage.predictability(np.ones((4, 4))) == pytest.approx(0.0)
+
+
+def test_a_few_random_steps_do_not_look_predictable_and_a_few_regular_ones_do():
+    rng = np.random.default_rng(0)
+    for steps in (8, 16, 40, 200):
+        follows = np.zeros((4, 4))
+        np.add.at(follows, tuple(rng.integers(0, 4, (2, steps))), 1)
+        assert passage.evident_predictability(follows, 1.0) < 0.25
+        regular = steps / 4 * np.roll(np.eye(4), 1, axis=1)
+        assert passage.evident_predictability(regular, 1.0) > 0.25
+    assert passage.evident_predictability(np.zeros((4, 4)), 1.0) == 0.0
     assert passage.predictability(np.zeros((4, 4))) == 0.0
 
 
