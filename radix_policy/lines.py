@@ -16,7 +16,8 @@ class SessionLines:
     """Lines of n values by session slot, in no order that means anything.
 
     ``slots`` (k,): whose lines there are. ``place`` (S,): by slot where in the table its line
-    stands, NOWHERE if it has none. ``table`` (at least k, n): the lines.
+    stands, NOWHERE if it has none. ``table`` (at least k, n): the lines, an agent's values to
+    all sessions lying side by side.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class SessionLines:
             self.place[new] = np.arange(count, count + len(new))
             self.slots = np.append(self.slots, new)
             if len(self.slots) > len(self.table):
-                room = np.zeros((2 * len(self.slots), lines.shape[1]))
+                room = np.zeros((2 * len(self.slots), lines.shape[1]), order="F")
                 room[:count] = self.table[:count]
                 self.table = room
         self.table[self.place[slots]] = lines

@@ -92,7 +92,8 @@ LEFT: dict[type, tuple[str, ...]] = {
     horizon.Horizon: ("capacity",),
     guard.Guard: ("shadow", "rate"),
     ScoutValue: (
-        "config", "horizon", "_next", "_valued", "_busy", "_moved", "_weights", "_odds",
+        "config", "horizon", "_next", "_valued", "_busy", "_moved", "_weights", "_newborn",
+        "_odds",
     ),
     survival.Survival: ("_config", "_horizon", "_counts", "_sessions"),
     CacheScoutValue: ("config", "_own_sessions", "_survival"),

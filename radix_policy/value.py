@@ -69,6 +69,7 @@ class ScoutValue:
         self._outdated = True
         self._lines = SessionLines()
         self._weights: Floats = np.zeros(0)
+        self._newborn = 0.0
         self._odds: dict[int, float] = {}
 
     # -- what happens ------------------------------------------------------------------
@@ -297,6 +298,7 @@ class ScoutValue:
         self._update_lines()
         alive, recency = self.survival.survival(self._lines.slots, now)
         self._weights = alive * recency
+        self._newborn = self.horizon.turnover * self.horizon.births
         self._odds.clear()
 
     def _weigh(self, row: int) -> float:
@@ -312,9 +314,8 @@ class ScoutValue:
                 if waited is not None and waited in rows:
                     values[place, waited - first] = CERTAIN
         sums = passage.odds(values).sum(axis=0).tolist()
-        newborn = self.horizon.turnover * self.horizon.births
         for k, other in enumerate(rows):
-            self._odds[other] = sums[k] + newborn * self._from_start.item(other)
+            self._odds[other] = sums[k] + self._newborn * self._from_start.item(other)
         return self._odds[row]
 
     def _due(self, now: int) -> bool:

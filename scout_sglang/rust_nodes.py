@@ -18,11 +18,13 @@ _NOTHING = torch.empty(0, dtype=torch.int64)
 class Victim(NamedTuple):
     """A leaf about to be evicted.
 
-    ``start``, ``end``: its depths. ``children``: of the node itself, none if it is a leaf.
-    ``parent``: None below the root.
+    ``above``: id of the node above, the root's if there is no other. ``start``, ``end``: its
+    depths. ``children``: of the node itself, none if it is a leaf. ``parent``: what is known of
+    the node above, None of the root.
     """
 
     id: int
+    above: int
     start: int
     end: int
     children: int
@@ -55,10 +57,10 @@ class RustNodes:
             return None
         parent = None
         if len(path) > 1:
-            above, _, start, end, _, children = path[-2]
-            parent = Parent(above, start, end, children)
-        _, _, start, end, _, children = path[-1]
-        return Victim(node, start, end, children, parent)
+            number, _, start, end, _, children = path[-2]
+            parent = Parent(number, start, end, children)
+        _, above, start, end, _, children = path[-1]
+        return Victim(node, above, start, end, children, parent)
 
     def unlocked(self, node: int) -> bool:
         """Whether locking it takes tokens out of the evictable ones; leaves no lock behind."""
@@ -83,7 +85,7 @@ class RustNodes:
         key.frombytes(head.astype(np.int64).tobytes())
         self._binding.set_is_write_back(True)
         try:
-            self._binding.insert_host(victim.parent.id, extra_key, key, _NOTHING, [], salt)
+            self._binding.insert_host(victim.above, extra_key, key, _NOTHING, [], salt)
         finally:
             self._binding.set_is_write_back(False)
         cut = self.victim(victim.id)
