@@ -58,9 +58,9 @@ class CacheRoom:
             value, n, place = heapq.heappop(heads)
             node = classes[n][place]
             victim = core.nodes.victim(node)
-            leaf = victim is not None and not victim.node.children
+            leaf = victim is not None and not victim.children
             if leaf and (not locked or core.nodes.unlocked(node)):
-                yield value, victim.node.end - victim.node.start
+                yield value, victim.end - victim.start
             if place + 1 < len(classes[n]):
                 following = worth(core.records[classes[n][place + 1]].tag)
                 heapq.heappush(heads, (following, n, place + 1))
