@@ -55,18 +55,18 @@ def reconcile(x: Part, y: Part) -> Reconciled:
     a, b = rewrite(x, hidden), rewrite(y, hidden)
     first = then = _agree(a, b)
     while then != _EQUAL:
-        best, chosen = then, None
-        for cause in applicable(x, y):
-            if cause in hidden:
-                continue
-            forms = [rewrite(part, hidden | {cause}, common) for part in (x, y)]
-            if (reached := _agree(*forms)) > best:
-                best, chosen = reached, (cause, *forms)
-        if chosen is None:
+        tried = [
+            (cause, *(rewrite(part, hidden | {cause}, common) for part in (x, y)))
+            for cause in applicable(x, y)
+            if cause not in hidden
+        ]
+        cause, mine, theirs = max(tried, key=lambda trial: _agree(*trial[1:]), default=(None, a, b))
+        reached = _agree(mine, theirs)
+        if cause is None or reached <= then:
             break
-        found.append(Place(chosen[0], a.origin(max(then, 0)), b.origin(max(then, 0))))
-        hidden |= {chosen[0]}
-        a, b, then = chosen[1], chosen[2], best
+        found.append(Place(cause, a.origin(max(then, 0)), b.origin(max(then, 0))))
+        hidden |= {cause}
+        a, b, then = mine, theirs, reached
     if then != _EQUAL and {LAST_ASSISTANT, TOOL_LIST} & hidden:
         # These explain whole parts or nothing.
         at = max(first, 0)
