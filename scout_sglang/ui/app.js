@@ -32,8 +32,9 @@ function redraw() {
 
 function drawHead() {
   const state = rankState() || {};
-  const facts = [[answer.model, ""], [state.policy, state.mode === "shadow" ? " in shadow mode" : ""], [state.tree_core, ""], [known(state.uptime) ? span(state.uptime) : null, " up"], [answer.version, " of scout-sglang"]];
-  $("#about").replaceChildren(...facts.filter(([value]) => value !== null && value !== undefined).map(([value, more]) => el("span", {}, [el("b", {}, el("bdi", {}, plain(value))), more])));
+  const facts = [["", answer.model], ["policy ", state.policy], ["mode ", state.mode === "on" ? null : state.mode], ["tree core ", state.tree_core], ["up ", known(state.uptime) ? span(state.uptime) : null], ["version ", answer.version]];
+  const shown = facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  $("#about").replaceChildren(...shown.map(([name, value]) => el("span", {}, [name, el("b", {}, el("bdi", {}, plain(value)))])));
   document.title = answer.model ? `scout · ${plain(answer.model)}` : "scout";
   const ranks = answer.ranks || [];
   const select = $("#rank");

@@ -48,7 +48,7 @@ function drawChart(state) {
     parts.push(sv("line", { class: "axis", x1: area.left, x2: area.right, y1: y(rate), y2: y(rate) }));
     parts.push(sv("text", { class: "axis-text", x: area.left - 8, y: y(rate) + 4, "text-anchor": "end" }, `${100 * rate}%`));
   }
-  const steps = minutes <= 2 ? 4 : 5;
+  const steps = width < 480 ? 2 : minutes <= 2 ? 4 : 5;
   for (let n = 0; n <= steps; n++) {
     const ago = (minutes * 60 * n) / steps;
     const text = n === 0 ? "now" : minutes * 60 <= 120 ? `−${Math.round(ago)} s` : `−${+(ago / 60).toFixed(1)} min`;
@@ -76,7 +76,7 @@ function drawChart(state) {
     parts.push(sv("circle", { class: "dot scout", cx: x(read.ago), cy: y(read.rate), r: 4.5 }));
   }
   svg.replaceChildren(...parts);
-  say($("#rate-hint"), last.lru === null ? "A moving minute. Without the guard there is no shadow LRU to compare with." : "A moving minute. Blue between the lines is gain, orange is loss; LRU is an estimate.");
+  say($("#rate-hint"), last.lru === null ? "a moving minute; without the guard there is no shadow LRU" : "a moving minute; blue is gain over LRU (an estimate), orange is loss");
   const shown = read || last;
   const when = shown === last && !read ? "Now" : `${span(shown.ago)} ago`;
   const compare = shown.lru === null ? "" : `, LRU ${percent(shown.lru, 1)}: ${points100(shown.rate - shown.lru)}`;

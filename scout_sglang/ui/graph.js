@@ -39,7 +39,7 @@ function procession(transitions) {
   return order;
 }
 
-function layOut(transitions, edges) {
+function layOut(transitions, edges, sizeOf) {
   const order = procession(transitions);
   const members = [...order].sort((a, b) => a - b).join();
   if (placedFor === members && order.every((id) => places.has(id))) return;
@@ -50,10 +50,12 @@ function layOut(transitions, edges) {
     places.set(id, { x: Math.cos(turn), y: Math.sin(turn) });
   });
   if (order.length === 1) places.set(order[0], { x: 0, y: 0 });
-  if (order.length > FEW) spread(order, edges);
+  if (order.length > FEW) spread(order, edges, sizeOf);
 }
 
-function spread(order, edges) {
+function spread(order, edges, sizeOf) {
+  const most = Math.max(1, ...order.map(sizeOf));
+  const weight = order.map((id) => 0.8 + 1.6 * (sizeOf(id) / most));
   const spots = order.map((id) => places.get(id));
   const index = new Map(order.map((id, n) => [id, n]));
   const ideal = 1.5 / Math.sqrt(order.length);
@@ -64,7 +66,7 @@ function spread(order, edges) {
       for (let b = a + 1; b < spots.length; b++) {
         const dx = spots[a].x - spots[b].x, dy = spots[a].y - spots[b].y;
         const near = Math.max(1e-4, dx * dx + dy * dy);
-        const force = (ideal * ideal) / near;
+        const force = (ideal * ideal * weight[a] * weight[b]) / near;
         push[a].x += dx * force; push[a].y += dy * force;
         push[b].x -= dx * force; push[b].y -= dy * force;
       }
@@ -97,8 +99,8 @@ function drawGraph(state) {
   const agents = new Map((state.agents || []).map((agent) => [agent.id, agent]));
   const edges = links(transitions);
   empty(stage, ids.length ? "" : "No calls yet. Agents appear here as soon as the first prompts come in, and arrows once one has followed another.");
-  say($("#graph-hint"), ids.length ? `${ids.length} agents. Size: calls. Colour: value of the anchor. Dark part of the ring: how often a session ends there.` : "");
-  layOut(transitions, edges);
+  say($("#graph-hint"), ids.length ? `Size: calls. Colour: value of the anchor. Ring: how often a session ends there.` : "");
+  layOut(transitions, edges, (id) => Math.sqrt((agents.get(id) || {}).calls || 0));
   if (picked !== null && !ids.includes(picked)) picked = null;
 
   const { width, height } = stage.getBoundingClientRect();
@@ -108,7 +110,7 @@ function drawGraph(state) {
   const biggest = many ? 17 : 27;
   const radius = (id) => (many ? 4 : 9) + (biggest - (many ? 4 : 9)) * Math.sqrt(((agents.get(id) || {}).calls || 0) / top);
   const mid = { x: width / 2, y: height / 2 };
-  const reach = { x: Math.max(40, width / 2 - (many ? 60 : 128)), y: Math.max(40, height / 2 - (many ? 30 : 54)) };
+  const reach = { x: Math.max(40, width / 2 - (many ? 60 : width < 480 ? 105 : 150)), y: Math.max(40, height / 2 - (many ? 34 : 66)) };
   const spot = (id) => {
     const place = places.get(id) || { x: 0, y: 0 };
     return { x: mid.x + place.x * reach.x, y: mid.y + place.y * reach.y, r: radius(id), place };
@@ -118,9 +120,11 @@ function drawGraph(state) {
   if (!layers) {
     const head = sv("marker", { id: "head", viewBox: "0 0 8 8", refX: 6.5, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" },
       sv("path", { d: "M0.5 0.8L7 4L0.5 7.2z", fill: "context-stroke" }));
-    svg.append(sv("defs", {}, head), sv("g", { class: "edges" }), sv("g", { class: "labels" }), sv("g", { class: "nodes" }));
-    layers = svg.layers = { edges: $(".edges", svg), labels: $(".labels", svg), nodes: $(".nodes", svg) };
-    roving(layers.nodes, ".node");
+    const names = ["edges", "labels", "nodes", "names"];
+    svg.append(sv("defs", {}, head), ...names.map((name) => sv("g", { class: name })));
+    layers = svg.layers = Object.fromEntries(names.map((name) => [name, $(`.${name}`, svg)]));
+    put(layers.names, { "aria-hidden": "true" });
+    roving(stage, ".node");
   }
   put(svg, { viewBox: `0 0 ${Math.max(1, width)} ${Math.max(1, height)}`, class: picked === null ? "" : "picked" });
 
@@ -137,7 +141,6 @@ function drawGraph(state) {
     say(text, percent(edge.p));
   });
 
-  const loud = new Set([...ids].sort((a, b) => ((agents.get(b) || {}).calls || 0) - ((agents.get(a) || {}).calls || 0)).slice(0, many ? 18 : FEW));
   const near = new Set(edges.filter(touches).flatMap((e) => [e.from, e.to]));
   const order = many ? ids : procession(transitions);
   keyed(layers.nodes, order, (id) => id, (id) => newNode(id), (node, id) => {
@@ -145,20 +148,25 @@ function drawGraph(state) {
     const row = ids.indexOf(id);
     const end = (transitions.ends || [])[row];
     put(node, { transform: `translate(${at.x.toFixed(1)} ${at.y.toFixed(1)})`, class: "node" + (id === picked || near.has(id) ? " on" : ""), "aria-pressed": id === picked, "aria-label": spoken(agent, row, transitions, agents) });
-    const [halo, ring, ends, body, text] = node.parts;
+    const [halo, ring, ends, body] = node.parts;
     put(halo, { r: at.r + (many ? 4 : 8) });
     put(ring, { r: at.r + 3.5, "stroke-width": many ? 1.5 : 3 });
     put(ends, { d: arc(at.r + 3.5, known(end) ? end : 0), "stroke-width": many ? 2 : 3 });
     put(body, { r: at.r, style: `fill:${shade(agent.value)}` });
-    put(text, labelPlace(at, many));
-    say(text, loud.has(id) || id === picked || near.has(id) ? cut(nameOf(agent), many ? 14 : 24) : "");
+  });
+  const byCalls = (a, b) => ((agents.get(b) || {}).calls || 0) - ((agents.get(a) || {}).calls || 0) || a - b;
+  const urgent = [...ids].sort((a, b) => near.has(b) - near.has(a) || byCalls(a, b));
+  const names = placeNames(urgent.map((id) => ({ id, at: spot(id), name: nameOf(agents.get(id) || { id }) })), width, many);
+  keyed(layers.names, names, (n) => n.id, () => sv("text"), (text, label) => {
+    put(text, { class: "node-name" + (near.has(label.id) ? " on" : ""), x: label.x.toFixed(1), y: label.y.toFixed(1), "text-anchor": label.anchor });
+    say(text, label.text);
   });
   oneStop(layers.nodes, ".node");
   describe(agents, transitions);
 }
 
 function newNode(id) {
-  const parts = [sv("circle", { class: "halo" }), sv("circle", { class: "ring" }), sv("path", { class: "ends" }), sv("circle", { class: "body" }), sv("text")];
+  const parts = [sv("circle", { class: "halo" }), sv("circle", { class: "ring" }), sv("path", { class: "ends" }), sv("circle", { class: "body" })];
   const node = sv("g", { role: "button", tabindex: -1, "data-agent": id }, parts);
   node.parts = parts;
   const toggle = () => { picked = picked === id ? null : id; redraw(); };
@@ -170,27 +178,42 @@ function newNode(id) {
   return node;
 }
 
-function labelPlace(at, many) {
-  if (many) return { x: 0, y: -at.r - 7, "text-anchor": "middle" };
-  const sideways = Math.abs(at.place.x) > 0.35;
-  return { x: sideways ? Math.sign(at.place.x) * (at.r + 13) : 0, y: sideways ? 4 : Math.sign(at.place.y || -1) * (at.r + 19) + 4, "text-anchor": sideways ? (at.place.x > 0 ? "start" : "end") : "middle" };
+// Beside each node, away from the middle; where many crowd, those that would cover another stay out.
+const LETTER = 7.4;
+function placeNames(nodes, width, many) {
+  const circle = ({ at }) => ({ x: at.x - at.r - 3, y: at.y - at.r - 3, w: 2 * at.r + 6, h: 2 * at.r + 6 });
+  const taken = many ? nodes.map(circle) : [];
+  const found = [];
+  for (const { id, at, name } of nodes) {
+    const left = !many && at.place.x < -0.35;
+    const x = many ? at.x : at.x + (left ? -1 : 1) * (at.r + 13);
+    const y = many ? at.y - at.r - 8 : at.y + 4 + (Math.abs(at.place.x) > 0.35 ? 0 : 17 * Math.sign(at.place.y));
+    const room = many ? 14 : Math.max(4, Math.floor((left ? x : width - x) / LETTER));
+    const text = cut(name, room);
+    const w = text.length * LETTER;
+    const box = { x: many ? x - w / 2 : left ? x - w : x, y: y - 12, w, h: 16 };
+    const covers = (other) => box.x < other.x + other.w && other.x < box.x + box.w && box.y < other.y + other.h && other.y < box.y + box.h;
+    if (many && taken.some(covers)) continue;
+    taken.push(box);
+    found.push({ id, text, x, y, anchor: many ? "middle" : left ? "end" : "start" });
+  }
+  return found;
 }
 
 // A bow to the right of its direction, so that two opposite arrows do not cover each other.
 function curve(a, b, self, mid) {
   if (self) {
-    const away = Math.atan2(a.y - mid.y || -1, a.x - mid.x);
-    const turn = (delta, far) => [a.x + Math.cos(away + delta) * far, a.y + Math.sin(away + delta) * far];
-    const [sx, sy] = turn(-0.5, a.r + 5), [ex, ey] = turn(0.5, a.r + 8);
-    const [c1x, c1y] = turn(-0.75, a.r + 38), [c2x, c2y] = turn(0.75, a.r + 38);
-    const [x, y] = turn(0, a.r + 31);
-    return { d: `M${sx.toFixed(1)} ${sy.toFixed(1)}C${c1x.toFixed(1)} ${c1y.toFixed(1)} ${c2x.toFixed(1)} ${c2y.toFixed(1)} ${ex.toFixed(1)} ${ey.toFixed(1)}`, x, y };
+    const up = a.y <= mid.y ? -1 : 1;
+    const far = a.r + 34;
+    const [sx, ex] = [a.x - a.r * 0.5, a.x + a.r * 0.55];
+    const near = a.y + up * (a.r * 0.86 + 5), tip = a.y + up * (a.r * 0.84 + 8);
+    return { d: `M${sx.toFixed(1)} ${near.toFixed(1)}C${(sx - 16).toFixed(1)} ${(a.y + up * far).toFixed(1)} ${(ex + 16).toFixed(1)} ${(a.y + up * far).toFixed(1)} ${ex.toFixed(1)} ${tip.toFixed(1)}`, x: a.x, y: a.y + up * (a.r + 37) };
   }
   const dx = b.x - a.x, dy = b.y - a.y, length = Math.hypot(dx, dy) || 1;
   const bow = Math.min(46, 0.16 * length);
   const cx = (a.x + b.x) / 2 - (dy / length) * bow, cy = (a.y + b.y) / 2 + (dx / length) * bow;
   const from = step(a, cx, cy, a.r + 5), to = step(b, cx, cy, b.r + 8);
-  return { d: `M${from.x.toFixed(1)} ${from.y.toFixed(1)}Q${cx.toFixed(1)} ${cy.toFixed(1)} ${to.x.toFixed(1)} ${to.y.toFixed(1)}`, x: 0.25 * from.x + 0.5 * cx + 0.25 * to.x, y: 0.25 * from.y + 0.5 * cy + 0.25 * to.y };
+  return { d: `M${from.x.toFixed(1)} ${from.y.toFixed(1)}Q${cx.toFixed(1)} ${cy.toFixed(1)} ${to.x.toFixed(1)} ${to.y.toFixed(1)}`, x: 0.25 * from.x + 0.5 * cx + 0.25 * to.x - (dy / length) * 11, y: 0.25 * from.y + 0.5 * cy + 0.25 * to.y + (dx / length) * 11 };
 }
 function step(p, x, y, far) {
   const length = Math.hypot(x - p.x, y - p.y) || 1;

@@ -55,6 +55,18 @@ function holdings(state) {
   return groups;
 }
 
+// One block for each agent of a kind, so that its areas lie together.
+function byOwner(cells) {
+  const blocks = new Map();
+  for (const cell of cells) {
+    const block = blocks.get(cell.agent) || { agent: cell.agent, name: cell.name, tokens: 0, cells: [] };
+    blocks.set(cell.agent, block);
+    block.tokens += cell.tokens;
+    block.cells.push(cell);
+  }
+  return [...blocks.values()].sort((a, b) => b.tokens - a.tokens);
+}
+
 function drawMap(state) {
   const box = $("#map"), stage = $(".stage", box), svg = $("svg", stage);
   const groups = holdings(state);
@@ -69,25 +81,34 @@ function drawMap(state) {
   if (!svg.layers) {
     const hatch = sv("pattern", { id: "hatch", width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
       [sv("rect", { width: 7, height: 7, style: "fill:var(--free-a)" }), sv("rect", { width: 3.5, height: 7, style: "fill:var(--free-b)" })]);
-    svg.append(sv("defs", {}, hatch), sv("g", { class: "cells" }), sv("g", { class: "names" }));
-    svg.layers = { cells: $(".cells", svg), names: $(".names", svg) };
-    roving(svg.layers.cells, ".cell");
+    svg.append(sv("defs", {}, hatch), ...["cells", "names", "owners"].map((name) => sv("g", { class: name })));
+    svg.layers = { cells: $(".cells", svg), names: $(".names", svg), owners: $(".owners", svg) };
+    roving(stage, ".cell");
   }
 
-  // Kinds side by side as columns, so that they keep their places; within them squares.
+  // Kinds side by side as columns, so that they keep their places; within them blocks of agents.
   const header = 20, gap = 6;
   const room = width - gap * (sums.length - 1);
-  const least = Math.min(46, room / Math.max(1, sums.length));
+  const least = Math.min(74, room / Math.max(1, sums.length));
   let columns = sums.map((group) => Math.max(least, (room * group.tokens) / Math.max(1, total)));
   const over = columns.reduce((a, b) => a + b, 0) - room;
   const wide = columns.reduce((sum, w) => sum + Math.max(0, w - least), 0) || 1;
   columns = columns.map((w) => w - (over * Math.max(0, w - least)) / wide);
-  const cells = [];
+  const cells = [], owners = [];
   let x = 0;
   sums.forEach((group, n) => {
     group.x = x; group.w = columns[n];
-    for (const place of squarify(group.cells, x, header, columns[n], Math.max(1, height - header))) cells.push(place);
+    for (const block of squarify(byOwner(group.cells), x, header, columns[n], Math.max(1, height - header))) {
+      const strip = block.item.cells.length > 1 && block.w > 52 && block.h > 46 ? 15 : 0;
+      if (strip) owners.push({ ...block, key: `${group.kind} ${block.item.agent}` });
+      const inset = block.item.cells.length > 1 ? 1.5 : 0;
+      for (const place of squarify(block.item.cells, block.x + inset, block.y + inset + strip, block.w - 2 * inset, block.h - 2 * inset - strip)) cells.push({ ...place, named: !strip });
+    }
     x += columns[n] + gap;
+  });
+  keyed(svg.layers.owners, owners, (o) => o.key, () => sv("text"), (text, owner) => {
+    put(text, { class: "owner" + (picked !== null && owner.item.agent !== picked ? " dim" : ""), x: owner.x + 3, y: owner.y + 12 });
+    say(text, cut(owner.item.name, Math.floor((owner.w - 4) / 6.6)));
   });
   keyed(svg.layers.names, sums, (g) => g.kind, () => sv("text", { class: "group-name", y: 12 }), (text, group) => {
     put(text, { x: group.x + 1 });
@@ -116,8 +137,9 @@ function drawMap(state) {
     const ink = free ? "" : `fill:${inkOn(item.value)}`;
     put(name, { x: 7, y: 17, style: ink });
     put(amount, { x: 7, y: 31, style: ink });
-    say(name, letters >= 3 && cell.h >= 22 ? cut(item.name, letters) : "");
-    say(amount, letters >= 4 && cell.h >= 36 ? short(item.tokens) : "");
+    const fits = cell.named && cell.h >= 22 && letters >= Math.min(7, item.name.length);
+    say(name, fits ? cut(item.name, letters) : "");
+    say(amount, fits && letters >= 5 && cell.h >= 36 ? short(item.tokens) : "");
   });
   oneStop(svg.layers.cells, ".cell");
 }

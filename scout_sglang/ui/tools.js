@@ -89,7 +89,8 @@ function inkOn(value) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.2 ? "#12151a" : "#f6f7f9";
 }
 
-// One stop for the Tab key among many; arrows, Home and End move on inside.
+// One stop for the Tab key among many; arrows, Home and End move on inside. The box is no SVG
+// element: Chromium would make that a stop, too, for listening to the focus.
 function roving(box, selector) {
   box.addEventListener("keydown", (event) => {
     const stops = [...box.querySelectorAll(selector)];

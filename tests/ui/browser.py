@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import io
 import itertools
 import json
+import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -67,6 +70,7 @@ class Browser:
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         try:
             self._loop.run_until_complete(self._connect())
@@ -79,12 +83,10 @@ class Browser:
         for name in ("_socket", "_session"):
             if hasattr(self, name):
                 self._loop.run_until_complete(getattr(self, name).close())
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        # Debian's program is a shell script around the browser: end its whole group.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
         self._loop.close()
 
     async def _connect(self) -> None:
@@ -182,7 +184,11 @@ class Browser:
 
     def photograph(self, selector: str | None = None) -> Image.Image:
         """The whole page, or the box of one element."""
-        box = "document.documentElement" if selector is None else f"document.querySelector({selector!r})"
+        box = (
+            "document.documentElement"
+            if selector is None
+            else f"document.querySelector({selector!r})"
+        )
         size = self.run(
             f"(() => {{ const r = {box}.getBoundingClientRect();"
             " return [r.left + scrollX, r.top + scrollY, r.width, r.height]; })()"

@@ -1,4 +1,4 @@
-"""Realistic answers of ``GET /scout`` made up from a seed: few or a hundred agents, one or two ranks."""
+"""Realistic answers of ``GET /scout`` made up from a seed: few agents or a hundred, any ranks."""
 
 from __future__ import annotations
 
@@ -156,7 +156,9 @@ def _history(rng: Random, tick: int) -> list[dict[str, Any]]:
         prompt = rng.randint(9_000, 60_000) if rng.random() > 0.04 else 0
         climb = 0.58 + 0.2 * (1 - n / 180)
         hit = int(prompt * min(0.97, climb + rng.uniform(-0.07, 0.07)))
-        lru = int(prompt * min(0.97, climb - 0.09 + 0.11 * (70 < n < 92) + rng.uniform(-0.05, 0.05)))
+        lru = int(
+            prompt * min(0.97, climb - 0.09 + 0.11 * (70 < n < 92) + rng.uniform(-0.05, 0.05))
+        )
         slots.append(
             {
                 "ago": 5.0 * n - (2 * tick) % 5,
