@@ -86,34 +86,30 @@ function drawMap(state) {
     roving(stage, ".cell");
   }
 
-  // Kinds side by side as columns, so that they keep their places; within them blocks of agents.
-  const header = 20, gap = 6;
-  const room = width - gap * (sums.length - 1);
-  const least = Math.min(74, room / Math.max(1, sums.length));
-  let columns = sums.map((group) => Math.max(least, (room * group.tokens) / Math.max(1, total)));
-  const over = columns.reduce((a, b) => a + b, 0) - room;
-  const wide = columns.reduce((sum, w) => sum + Math.max(0, w - least), 0) || 1;
-  columns = columns.map((w) => w - (over * Math.max(0, w - least)) / wide);
+  // Kinds below each other, so that they keep their places; within them blocks of agents.
+  const caption = 18, gap = 5;
+  const room = Math.max(1, height - sums.length * (caption + gap));
   const cells = [], owners = [];
-  let x = 0;
-  sums.forEach((group, n) => {
-    group.x = x; group.w = columns[n];
-    for (const block of squarify(byOwner(group.cells), x, header, columns[n], Math.max(1, height - header))) {
+  let y = 0;
+  for (const group of sums) {
+    const tall = (room * group.tokens) / Math.max(1, total);
+    group.y = y;
+    for (const block of squarify(byOwner(group.cells), 0, y + caption, width, tall)) {
       const strip = block.item.cells.length > 1 && block.w > 52 && block.h > 46 ? 15 : 0;
       if (strip) owners.push({ ...block, key: `${group.kind} ${block.item.agent}` });
-      const inset = block.item.cells.length > 1 ? 1.5 : 0;
+      const inset = block.item.cells.length > 1 && block.w > 9 && block.h > 9 ? 1.5 : 0;
       for (const place of squarify(block.item.cells, block.x + inset, block.y + inset + strip, block.w - 2 * inset, block.h - 2 * inset - strip)) cells.push({ ...place, named: !strip });
     }
-    x += columns[n] + gap;
-  });
+    y += caption + tall + gap;
+  }
   keyed(svg.layers.owners, owners, (o) => o.key, () => sv("text"), (text, owner) => {
     put(text, { class: "owner" + (picked !== null && owner.item.agent !== picked ? " dim" : ""), x: owner.x + 3, y: owner.y + 12 });
     say(text, cut(owner.item.name, Math.floor((owner.w - 4) / 6.6)));
   });
-  keyed(svg.layers.names, sums, (g) => g.kind, () => sv("text", { class: "group-name", y: 12 }), (text, group) => {
-    put(text, { x: group.x + 1 });
-    const amount = percent(group.tokens / total);
-    say(text, group.w > 118 ? `${group.title} ${amount}` : group.w > 66 ? group.title : cut(group.title, Math.floor(group.w / 7.5)));
+  keyed(svg.layers.names, sums, (g) => g.kind, () => sv("text", { class: "group-name", x: 1 }), (text, group) => {
+    put(text, { y: group.y + 12 });
+    const share = group.tokens / total;
+    say(text, `${group.title} ${share > 0 && share < 0.01 ? "<1 %" : percent(share)}`);
   });
   const uses = new Map();
   for (const cell of cells) {
@@ -135,9 +131,9 @@ function drawMap(state) {
     put(rect, { width: Math.max(0.5, cell.w).toFixed(1), height: Math.max(0.5, cell.h).toFixed(1), rx: 3, style: `fill:${free ? "url(#hatch)" : shade(item.value)}` });
     const letters = Math.floor((cell.w - 12) / 6.8);
     const ink = free ? "" : `fill:${inkOn(item.value)}`;
-    put(name, { x: 7, y: 17, style: ink });
+    put(name, { x: 7, y: Math.min(17, cell.h / 2 + 4).toFixed(1), style: ink });
     put(amount, { x: 7, y: 31, style: ink });
-    const fits = cell.named && cell.h >= 22 && letters >= Math.min(7, item.name.length);
+    const fits = cell.named && cell.h >= 15 && letters >= Math.min(7, item.name.length);
     say(name, fits ? cut(item.name, letters) : "");
     say(amount, fits && letters >= 5 && cell.h >= 36 ? short(item.tokens) : "");
   });
