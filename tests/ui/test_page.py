@@ -88,15 +88,13 @@ def test_the_figures_are_those_of_the_answer(show):
     following = rank["transitions"]["probabilities"][0]
     likeliest = max(range(len(following)), key=following.__getitem__)
     assert f"{states.TEAM[likeliest]} {round(100 * following[likeliest])} %" in said
-    areas = browser.run(
-        "[...document.querySelectorAll('.cell rect')].reduce((s, r) =>"
+    area = (
+        "[...document.querySelectorAll('.cell%s rect')].reduce((s, r) =>"
         " s + r.width.baseVal.value * r.height.baseVal.value, 0)"
     )
-    box = browser.run(
-        "(() => { const s = document.querySelector('#map svg');"
-        " return s.clientWidth * s.clientHeight; })()"
-    )
-    assert 0.75 * box < areas <= box
+    free = browser.run(area % ".free") / browser.run(area % "")
+    memory = rank["memory"]
+    assert free == pytest.approx(memory["available"] / memory["capacity"], abs=0.03)
 
 
 def test_it_loads_nothing_but_the_state_below_its_own_prefix(show):
