@@ -47,6 +47,17 @@ class Reconciled(NamedTuple):
         return self.then == _EQUAL
 
 
+class _Trial(NamedTuple):
+    """Both parts with one cause more hidden."""
+
+    cause: Cause
+    mine: View
+    theirs: View
+
+    def agreed(self) -> int:
+        return _agree(self.mine, self.theirs)
+
+
 def reconcile(x: Part, y: Part) -> Reconciled:
     """Hide one cause after the other, the one that lets the parts agree longest first."""
     common = frozenset(names(x)) & frozenset(names(y))
@@ -56,17 +67,16 @@ def reconcile(x: Part, y: Part) -> Reconciled:
     first = then = _agree(a, b)
     while then != _EQUAL:
         tried = [
-            (cause, *(rewrite(part, hidden | {cause}, common) for part in (x, y)))
+            _Trial(cause, *(rewrite(part, hidden | {cause}, common) for part in (x, y)))
             for cause in applicable(x, y)
             if cause not in hidden
         ]
-        cause, mine, theirs = max(tried, key=lambda trial: _agree(*trial[1:]), default=(None, a, b))
-        reached = _agree(mine, theirs)
-        if cause is None or reached <= then:
+        best = max(tried, key=_Trial.agreed, default=None)
+        if best is None or best.agreed() <= then:
             break
-        found.append(Place(cause, a.origin(max(then, 0)), b.origin(max(then, 0))))
-        hidden |= {cause}
-        a, b, then = mine, theirs, reached
+        found.append(Place(best.cause, a.origin(max(then, 0)), b.origin(max(then, 0))))
+        hidden |= {best.cause}
+        a, b, then = best.mine, best.theirs, best.agreed()
     if then != _EQUAL and {LAST_ASSISTANT, TOOL_LIST} & hidden:
         # These explain whole parts or nothing.
         at = max(first, 0)

@@ -143,7 +143,7 @@ function drawGuard(state) {
       el("div", { class: "bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": beta, "aria-label": "Weight of LRU" }, el("i", { style: `width:${100 * beta}%;background:var(--lru)` })),
       el("div", { class: "ends" }, [el("span", {}, "policy"), el("span", {}, `weight of LRU ${beta.toFixed(2)}`), el("span", {}, "LRU")]),
     ]),
-    facts([["Behind LRU, tokens", short(guard.regret)], ["Forgiven", short(guard.forgiven)], ["Switches", number(guard.switches)]]),
+    facts([[guard.regret > 0 ? "Behind LRU, tokens" : "Ahead of LRU, tokens", short(Math.abs(guard.regret))], ["Forgiven", short(guard.forgiven)], ["Switches", number(guard.switches)]]),
   );
 }
 
