@@ -88,10 +88,11 @@ function gone(error) {
   failures += 1;
   const wait = Math.min(LONGEST, EVERY * 1.6 ** failures);
   document.body.classList.toggle("stale", heard !== null);
-  const reason = error.name === "TimeoutError" ? `no answer in ${PATIENCE} s` : error instanceof TypeError ? "it cannot be reached" : error.message;
+  const silent = error.name === "TimeoutError" || error instanceof TypeError;
+  const reason = silent ? `The server does not answer: ${error.name === "TimeoutError" ? `nothing came in ${PATIENCE} s` : "it cannot be reached"}.` : `The server shows no figures: ${error.message}.`;
   const age = heard === null ? "" : ` What you see is ${span(performance.now() / 1000 - heard)} old.`;
-  notice(`The server does not answer: ${reason}.${age} Trying again every ${Math.round(wait)} s.`, true);
-  status("gone", "server gone");
+  notice(`${reason}${age} Trying again every ${Math.round(wait)} s.`, true);
+  status("gone", silent ? "server gone" : "no figures");
   again(wait);
 }
 

@@ -234,7 +234,8 @@ function followers(row, transitions, most) {
 }
 function spoken(agent, row, transitions, agents) {
   const next = followers(row, transitions, 3).map((n) => `${nameOf(agents.get(n.id) || n)} ${percent(n.p)}`);
-  const end = (transitions.ends || [])[row];
+  const end = (transitions.ends || [])[row], others = (transitions.others || [])[row];
+  if (known(others) && others >= 0.01) next.push(`agents not shown ${percent(others)}`);
   return `${nameOf(agent)}: ${number(agent.calls)} calls, hit rate ${percent(agent.hit_rate)}. ` +
     (next.length ? `Next: ${next.join(", ")}. ` : "") + (known(end) ? `Ends a session: ${percent(end)}.` : "");
 }

@@ -147,7 +147,13 @@ def _transitions(rng: Random, count: int) -> dict[str, Any]:
         rows.append([round((1 - end) * w / sum(weights), 4) for w in weights])
         ends.append(end)
     starts = [0.9 if i == 0 else 0.1 / max(1, count - 1) for i in range(count)]
-    return {"agents": list(range(count)), "probabilities": rows, "ends": ends, "starts": starts}
+    return {
+        "agents": list(range(count)),
+        "probabilities": rows,
+        "ends": ends,
+        "others": [0.0] * count,
+        "starts": starts,
+    }
 
 
 def _history(rng: Random, tick: int) -> list[dict[str, Any]]:

@@ -131,6 +131,13 @@ def test_a_server_that_goes_is_said_so_and_found_again_when_it_is_back(show, ser
     assert browser.run("document.querySelector('#notice').hidden")
 
 
+def test_a_server_that_runs_none_of_the_policies_is_said_to(show, served):
+    browser = show(states.state())
+    served.answer = {"error": "wrong door"}
+    browser.wait("document.querySelector('#status').innerText === 'no figures'")
+    assert "not the state of scout" in browser.run("document.querySelector('#notice').innerText")
+
+
 def test_polls_become_rarer_while_the_server_is_gone(show, served):
     browser = show(states.state())
     served.broken = True
