@@ -68,6 +68,8 @@ def parser() -> argparse.ArgumentParser:
     log = cli.add_argument_group("with --prefixes")
     log.add_argument("--tokenizer", help="Hugging Face name or folder; else word pieces stand in")
     log.add_argument("--lenient", action="store_true", help="skip and count malformed lines")
+    live = cli.add_argument_group("with --url")
+    live.add_argument("--api-key", metavar="KEY", help="of the server; else SCOUT_API_KEY is used")
     return cli
 
 
@@ -80,15 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return install([word for word in words if word != "--json"], args.json)
     if args.prefixes is not None and args.url is not None:
         cli.error("--prefixes and --url: give one of them")
-    if args.url is not None:
-        key = argparse.ArgumentParser(allow_abbrev=False)
-        key.add_argument("--api-key", default=os.environ.get("SCOUT_API_KEY"))
-        known, rest = key.parse_known_args(rest)
     if rest:
         cli.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         if args.url is not None:
-            return live(args.url, known.api_key, args.json)
+            return live(args.url, args.api_key or os.environ.get("SCOUT_API_KEY"), args.json)
         return prefixes(args.prefixes, args.tokenizer, args.lenient, args.json)
     except BrokenPipeError:  # the reader, e.g. head, has seen enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115

@@ -174,11 +174,13 @@ def _refusals(policy: str, values: Namespace) -> Iterator[Check]:
 def _check_model(policy: str, argv: list[str], given: Namespace) -> Check:
     """Resolve the arguments as the server does, which reads the model's ``config.json``."""
     path = getattr(given, "model_path", None)
+    if path == launch.EMBEDDED:
+        return Check("model", OK, f"{policy} works with the embedded model")
     if path is None or not (Path(path) / "config.json").is_file():
         text = f"the model {path or ''} is not a folder here, so its family was not looked at; "
         return Check("model", WARNING, f"{text}name a local copy to have it checked.")
     try:
-        _quietly(_resolve, policy, argv)
+        _quietly(_resolve, argv)
     except (compat.UnsupportedError, ConfigError) as error:
         return Check("model", FAILED, str(error))
     except (Exception, SystemExit) as error:
@@ -186,11 +188,11 @@ def _check_model(policy: str, argv: list[str], given: Namespace) -> Check:
     return Check("model", OK, f"{policy} works with the model in {path}")
 
 
-def _resolve(policy: str, argv: list[str]) -> None:
+def _resolve(argv: list[str]) -> None:
     from sglang.srt.server_args import prepare_server_args
 
-    more = [] if "--radix-eviction-policy" in argv else ["--radix-eviction-policy", policy]
-    server_args: Any = prepare_server_args([*argv, *more])
+    added = [word for flag in launch.additions(argv) for word in flag.words]
+    server_args: Any = prepare_server_args([*argv, *added])
     server_args._scout_command_line = False  # a refusal is to be an exception
     server_args.resolve_once()
 

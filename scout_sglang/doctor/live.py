@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 TIMEOUT_SECONDS = 15
 ENOUGH_CALLS = 3
+EARLY = 64
+"""Tokens within which no agent's prompts part by design."""
 
 
 class LiveError(RuntimeError):
@@ -29,11 +31,12 @@ class LiveAgent(NamedTuple):
 
     @property
     def suspect(self) -> bool:
-        """Most of its prompts is computed again, and they part early."""
+        """Most of its prompts is computed again, and they part before its fixed part ends."""
         if self.calls < ENOUGH_CALLS or self.hit_rate is None or self.hit_rate >= 0.5:
             return False
-        mean = self.prompt_tokens / self.calls
-        return self.first_divergence is not None and self.first_divergence < mean / 2
+        if self.first_divergence is None:
+            return False
+        return self.first_divergence < max(EARLY, self.anchor_tokens or 0)
 
 
 def fetch(url: str, api_key: str | None) -> dict[str, Any]:

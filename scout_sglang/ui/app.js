@@ -32,10 +32,11 @@ function redraw() {
 
 function drawHead() {
   const state = rankState() || {};
-  const facts = [["", answer.model], ["policy ", state.policy], ["mode ", state.mode === "on" ? null : state.mode], ["tree core ", state.tree_core], ["up ", known(state.uptime) ? span(state.uptime) : null], ["version ", answer.version]];
+  const model = String(answer.model ?? "").replace(/^\/.*\/(?=.)/, ""); // of a local folder its name
+  const facts = [["", model], ["policy ", state.policy], ["mode ", state.mode === "on" ? null : state.mode], ["tree core ", state.tree_core], ["up ", known(state.uptime) ? span(state.uptime) : null], ["version ", answer.version]];
   const shown = facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
   $("#about").replaceChildren(...shown.map(([name, value]) => el("span", {}, [name, el("b", {}, el("bdi", {}, plain(value)))])));
-  document.title = answer.model ? `scout · ${plain(answer.model)}` : "scout";
+  document.title = model ? `scout · ${plain(model)}` : "scout";
   const ranks = answer.ranks || [];
   const select = $("#rank");
   $("#rank-field").hidden = ranks.length < 2;

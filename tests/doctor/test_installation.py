@@ -81,6 +81,12 @@ def test_a_command_line_that_works_passes_with_its_model(policy, doctor, model):
     assert f"{policy} works with the model" in checks["model", "ok"]
 
 
+def test_the_flags_that_the_launcher_would_add_need_not_be_given(doctor, model):
+    status, checks = doctor(*model()[:2])
+    assert status == 0
+    assert "scout works with the model" in checks["model", "ok"]
+
+
 def test_every_flag_that_speaks_against_the_policy_is_named_at_once(capsys, sglang_start):
     flags = [word for words in FLAGS.values() for word in words]
     assert main(["--model-path", "m", *flags]) == 1

@@ -24,6 +24,7 @@ STATE = {
             "dp_rank": 0,
             "agents": [
                 agent("steady", 10, 10_000, 9_000, first_divergence=950),
+                agent("evicted", 10, 9_000, 2_000, first_divergence=900),
                 agent("drifting", 10, 20_000, 500, first_divergence=12),
                 agent(None, 10, 3_000, 100, first_divergence=None),
             ],
@@ -57,7 +58,7 @@ def url():
 def test_agents_whose_prompts_part_early_are_marked_the_dearest_first(url, capsys):
     assert main(["--url", url, "--api-key", KEY]) == 1
     lines = capsys.readouterr().out.splitlines()
-    rows = {line.split()[0]: line for line in lines[1:4]}
+    rows = {line.split()[0]: line for line in lines[1:5]}
     assert next(iter(rows)) == "drifting"
     assert [name for name, line in rows.items() if "<- early" in line] == ["drifting"]
     assert any("--log-requests-level 3" in line for line in lines)
@@ -69,6 +70,7 @@ def test_the_key_may_come_from_the_environment(url, capsys, monkeypatch):
     agents = json.loads(capsys.readouterr().out)["agents"]
     assert [(a["agent"], a["suspect"]) for a in agents] == [
         ("drifting", True),
+        ("evicted", False),
         ("agent 1", False),
         ("steady", False),
     ]
