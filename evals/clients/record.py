@@ -17,7 +17,7 @@ _TOOLS = {name for names in TOOLS_OF.values() for name in names}
 
 
 def write_trace(path: Path, name: str, runs: Sequence[SessionRun]) -> int:
-    """Write the sessions with true agents and times; the number written. Failed calls are left out."""
+    """Write the sessions with true agents and times, without failed calls; the number written."""
     sessions = [_session(run) for run in runs if any(call.prompt for call in run.calls)]
     sessions.sort(key=lambda session: session.calls[0].time or 0.0)
     return convert(name, sessions, path)
@@ -63,7 +63,20 @@ def summarise(framework: str, runs: Sequence[SessionRun], seconds: float) -> dic
         "hit_rate": round(cached / prompt, 4) if prompt else 0.0,
         "ttft_ms": spread([call.ttft_ms for call in calls if call.ttft_ms]),
         "turn_ms": spread([ms for run in runs for ms in turns_of(run.calls)]),
-        "ttft_each_ms": [round(call.ttft_ms, 1) for call in calls],
+        "each": [
+            {
+                "session": run.plan.name,
+                "started": call.started,
+                "ttft_ms": round(call.ttft_ms, 1),
+                "latency_ms": round(call.latency_ms, 1),
+                "prompt_tokens": call.prompt_tokens,
+                "cached_tokens": call.cached_tokens,
+                "output_tokens": len(call.output),
+            }
+            for run in runs
+            for call in run.calls
+            if not call.error
+        ],
     }
 
 

@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -58,7 +59,7 @@ def main(framework: str, run_session: RunSession, argv: Sequence[str] | None = N
     plans = make_plans(framework, args.sessions, args.seed, args.routing)
     runs = [SessionRun(plan, ids=args.session_ids) for plan in plans]
     begun = time.perf_counter()
-    asyncio.run(_arrive(runs, run_session, options, args.rate, Random(args.seed)))
+    asyncio.run(_arrive(runs, run_session, options, args.rate, Random(f"{framework}:{args.seed}")))
     summary = summarise(framework, runs, time.perf_counter() - begun)
     if args.record:
         write_trace(args.record, framework, runs)
@@ -75,6 +76,8 @@ async def _arrive(
     runs: Sequence[SessionRun], run_session: RunSession, options: Options, rate: float, rng: Random
 ) -> None:
     """Start each session at its time, whether or not earlier ones have ended."""
+    # Frameworks run tools, and smolagents whole sessions, in threads of the loop's executor.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * len(runs) + 4))
     due, tasks = 0.0, []
     begun = time.perf_counter()
     for run in runs:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, BinaryIO
 
+ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ("autogen", "langgraph", "openai_agents", "smolagents")
 
 
@@ -29,27 +31,37 @@ def run_all(
     Raises RuntimeError with a client's complaint if one fails; the others are stopped.
     """
     out.mkdir(parents=True, exist_ok=True)
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     started = []
     try:
         for name in frameworks:
             command = [python, "-m", f"evals.clients.{name}", *options]
             command += ["--record", str(out / f"{name}.jsonl.zst")]
             command += ["--json", str(out / f"{name}.json")]
-            with (out / f"{name}.log").open("wb") as log:
-                started.append((name, subprocess.Popen(command, stdout=log, stderr=log)))
+            with _log(out, name).open("wb") as log:
+                started.append((name, _start(command, log, path)))
         failed = [name for name, process in started if process.wait()]
     finally:
         for _, process in started:
             process.kill()
     if failed:
-        log = (out / f"{failed[0]}.log").read_text(errors="replace")
-        raise RuntimeError(f"{failed[0]} failed:\n{log[-2000:]}")
+        said = _log(out, failed[0]).read_text(errors="replace")
+        raise RuntimeError(f"{failed[0]} failed:\n{said[-2000:]}")
     return {name: json.loads((out / f"{name}.json").read_text()) for name in frameworks}
+
+
+def _start(command: Sequence[str], log: BinaryIO, path: str) -> subprocess.Popen[bytes]:
+    env = {**os.environ, "PYTHONPATH": path}
+    return subprocess.Popen(command, stdout=log, stderr=log, env=env)
+
+
+def _log(out: Path, name: str) -> Path:
+    return out / f"{name}.log"
 
 
 def combine(summaries: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The numbers of all clients as one."""
-    ttft = [ms for summary in summaries.values() for ms in summary["ttft_each_ms"]]
+    ttft = [call["ttft_ms"] for summary in summaries.values() for call in summary["each"]]
     keys = ("sessions", "finished", "calls", "tools_run", "errors")
     total = {key: sum(summary[key] for summary in summaries.values()) for key in keys}
     prompt, computed = (
@@ -79,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     total = combine(summaries)
     (args.out / "together.json").write_text(json.dumps(total, indent=2) + "\n")
     for name in summaries:
-        print((args.out / f"{name}.log").read_text(), end="")
+        print(_log(args.out, name).read_text(), end="")
     print(json.dumps(total))
     return 0
 

@@ -86,7 +86,7 @@ class Toolbox:
         self.used["calculate"] += 1
         try:
             value = _value(ast.parse(expression, mode="eval").body)
-        except (SyntaxError, ValueError, ZeroDivisionError) as error:
+        except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
             return f"Cannot calculate {expression!r}: {error}"
         return f"{expression} = {round(value, 4):g}"
 
@@ -121,8 +121,9 @@ class Toolbox:
 
 
 def _value(node: ast.expr) -> float:
+    # A bool is an int to isinstance, and no number to a calculator.
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return node.value
+        return float(node.value)  # type: ignore[arg-type]
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
     if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:

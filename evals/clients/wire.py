@@ -25,7 +25,7 @@ _DONE = b"data: [DONE]"
 
 
 class AsyncTap(httpx2.AsyncBaseTransport):
-    """For asyncio clients: ``AsyncOpenAI(http_client=httpx2.AsyncClient(transport=AsyncTap(...)))``."""
+    """The transport of the ``httpx2.AsyncClient`` that an OpenAI client is given."""
 
     def __init__(self, run: SessionRun, decide: Decide) -> None:
         self._run, self._decide = run, decide
