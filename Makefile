@@ -1,5 +1,6 @@
 # make setup   .venv with everything      make demo   policies compared on a real server
 # make test    all checks and tests       make lint   the checks alone
+# make clients build/clients-venv with the agent frameworks of evals/clients
 # make mutants changed formulas that no test notices (an hour; ARGS="radix_policy.passage.*")
 # make notebooks   evals/notebooks anew with outputs; NOTEBOOK_SIZE=medium for minutes, not hours
 VENV ?= .venv
@@ -9,13 +10,21 @@ NOTEBOOK_SIZE ?= full
 ARGS ?=
 export VENV
 
-.PHONY: setup demo test lint mutants notebooks clean
+.PHONY: setup demo clients test lint mutants notebooks clean
 
 setup:
 	@launch/cpu/setup.sh
 
 demo: setup
 	$(VENV)/bin/python -m evals.demo --out $(OUT) --policies $(POLICIES) $(ARGS)
+
+# An environment of its own: the frameworks want a newer openai than SGLang.
+clients: build/clients-venv/.done
+
+build/clients-venv/.done: pyproject.toml | setup
+	$(VENV)/bin/python -m venv --clear build/clients-venv
+	build/clients-venv/bin/python -m pip install --quiet --disable-pip-version-check '.[clients]'
+	touch $@
 
 test: lint
 	$(VENV)/bin/python -m pytest $(ARGS)

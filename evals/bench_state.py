@@ -127,7 +127,7 @@ def memory(scout: Scout) -> dict[str, int]:
         "counts": value.counts.bytes(),
         "sessions": value.sessions.bytes(),
         "reuse": value.reuse.bytes(),
-        "chain and values": value._G.nbytes + 2 * value._lines.nbytes,
+        "chain and values": value._G.nbytes + value._lines.nbytes,
         "identity": scout._by_number[0].identity.bytes(),
     }
     return {

@@ -59,6 +59,65 @@ def interleave(sessions: list[Session], live: int, seed: int) -> Iterator[tuple[
             yield number, call
 
 
+class Observer:
+    """Puts calls through ``radix_policy.identity`` and compares with the truth.
+
+    ``pairs``: how often each true agent got each inferred one; ``sessions``: likewise for sessions,
+    by what they were taken for when the call arrived.
+    """
+
+    def __init__(self, labels: bool = False, config: IdentityConfig | None = None) -> None:
+        self.pairs: Counter[tuple[str, int]] = Counter()
+        self.sessions: Counter[tuple[int, int]] = Counter()
+        self._identity = Identity(config or IdentityConfig())
+        self._labels = labels
+        self._last: dict[int, int] = {}
+        self._owner: dict[int, int] = {}
+        self._running: dict[int, tuple[int, int, RecordedCall]] = {}
+        self._outcome: Counter[str] = Counter()
+
+    def arrive(self, true: int, call: RecordedCall, now: int, *, agent_counts: bool = True) -> None:
+        """Session ``true`` makes its next call; dispatch number ``now``."""
+        label = str(true) if self._labels else None
+        who = self._identity.identify(Call(call.prompt, session=label), now)
+        if who.new_session:
+            self._owner[who.session] = true
+        if true not in self._last:
+            self._outcome["first"] += 1
+            self._outcome["joined"] += self._owner[who.session] != true
+        elif who.session == self._identity.root(self._last[true]):
+            self._outcome["right"] += 1
+        elif self._owner[who.session] == true:
+            self._outcome["missed"] += 1
+        else:
+            self._outcome["wrong"] += 1
+        self._last[true] = who.session
+        self._running[true] = (who.session, who.agent, call)
+        self.sessions[true, who.session] += 1
+        if agent_counts:
+            self.pairs[call.agent, who.agent] += 1
+
+    def finish(self, true: int, now: int) -> None:
+        """The call of session ``true`` ends."""
+        session, agent, call = self._running.pop(true)
+        whole = np.concatenate([call.prompt, call.output])
+        self._identity.finish(session, agent, whole, len(call.prompt), now)
+
+    def quality(self) -> Quality:
+        """The figures so far."""
+        outcome = self._outcome
+        later = max(1, outcome["right"] + outcome["wrong"] + outcome["missed"])
+        return Quality(
+            outcome["right"] / later,
+            outcome["wrong"] / later,
+            outcome["missed"] / later,
+            outcome["joined"] / max(1, outcome["first"]),
+            v_measure(self.pairs),
+            len({a for _, a in self.pairs}),
+            len({a for a, _ in self.pairs}),
+        )
+
+
 def measure(
     sessions: list[Session],
     live: int,
@@ -71,50 +130,17 @@ def measure(
     A call ends when its session makes the next one or up to three dispatches later, so that calls
     of others come between.
     """
-    identity = Identity(config or IdentityConfig())
+    observer = Observer(labels, config)
     rng = random.Random(seed + 1)
     total = sum(len(s) for s in sessions)
-    last: dict[int, int] = {}
-    owner: dict[int, int] = {}
-    running: dict[int, tuple[int, int, RecordedCall, int]] = {}
-    outcome: Counter[str] = Counter()
-    pairs: Counter[tuple[str, int]] = Counter()
-
-    def finish(true: int, now: int) -> None:
-        session, agent, call, _ = running.pop(true)
-        whole = np.concatenate([call.prompt, call.output])
-        identity.finish(session, agent, whole, len(call.prompt), now)
-
+    due: dict[int, int] = {}
     for now, (true, call) in enumerate(interleave(sessions, live, seed), 1):
-        for other in [s for s, r in running.items() if r[3] <= now or s == true]:
-            finish(other, now)
-        who = identity.identify(Call(call.prompt, session=str(true) if labels else None), now)
-        if who.new_session:
-            owner[who.session] = true
-        if true not in last:
-            outcome["first"] += 1
-            outcome["joined"] += owner[who.session] != true
-        elif who.session == identity.root(last[true]):
-            outcome["right"] += 1
-        elif owner[who.session] == true:
-            outcome["missed"] += 1
-        else:
-            outcome["wrong"] += 1
-        last[true] = who.session
-        running[true] = (who.session, who.agent, call, now + 1 + rng.randrange(3))
-        if now > total // 4:
-            pairs[call.agent, who.agent] += 1
-    later = max(1, outcome["right"] + outcome["wrong"] + outcome["missed"])
-    quality = Quality(
-        outcome["right"] / later,
-        outcome["wrong"] / later,
-        outcome["missed"] / later,
-        outcome["joined"] / outcome["first"],
-        v_measure(pairs),
-        len({a for _, a in pairs}),
-        len({a for a, _ in pairs}),
-    )
-    return quality, pairs
+        for other in [s for s, end in due.items() if end <= now or s == true]:
+            observer.finish(other, now)
+            del due[other]
+        observer.arrive(true, call, now, agent_counts=now > total // 4)
+        due[true] = now + 1 + rng.randrange(3)
+    return observer.quality(), observer.pairs
 
 
 def v_measure(pairs: Counter[tuple[str, int]]) -> float:

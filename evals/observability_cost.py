@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     cli.add_argument("--json", type=Path, help="where to write the figures")
     args = cli.parse_args(argv)
     options = demo.parse(["--sessions", str(args.sessions), "--model-path", args.model_path])
+    options.sessions_live = min(options.sessions_live, options.sessions)
     bodies, capacity = requests(options)
     pairs, shown = measure(bodies, capacity, options, args)
     result = summary(pairs, len(bodies) * args.rounds) | own_cost(shown, pairs)

@@ -17,12 +17,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from evals.workloads.mooncake import write_sample
+
 POLICIES = "lru,lfu,slru,tlru,cachescout,anchor-protect,scout,belady,infinite"
 TLRU = '{"threshold": 512, "next_prompt_estimate": 256}'
 COLUMNS = (
     *("lru", "lfu", "slru", "tlru", "cachescout", "literal", "anchor-protect"),
     *("scout", "no ids", "belady", "infinite"),
 )
+BOUNDS = ("no ids", "belady", "belady-leaf", "infinite")
+RIVALS = "lru,fifo,filo,mru,lfu-da,lhd,ttl,kvflow,no-prediction,scout,belady-leaf"
+RIVAL_COLUMNS = tuple(RIVALS.split(","))
 PAGE = Path(__file__).with_name("RESULTS.md")
 
 
@@ -32,6 +37,7 @@ class Row(NamedTuple):
     source: str
     capacities: str = ""
     more: tuple[str, ...] = ()
+    rivals: bool = False
 
     @property
     def name(self) -> str:
@@ -42,11 +48,12 @@ class Row(NamedTuple):
 
 ROWS = (
     Row("synthetic:mix24", "8000,12000,16000,24000,32000"),
-    Row("virtual_lab.jsonl.zst"),
-    Row("whowhen_alg.jsonl.zst"),
+    Row("virtual_lab.jsonl.zst", rivals=True),
+    Row("whowhen_alg.jsonl.zst", rivals=True),
     Row("whowhen_alg.jsonl.zst", more=("--end-labels",)),
-    Row("taubench_airline.jsonl.zst"),
-    Row("whowhen_hand.jsonl.zst"),
+    Row("taubench_airline.jsonl.zst", rivals=True),
+    Row("whowhen_hand.jsonl.zst", rivals=True),
+    Row("mooncake_sample.jsonl", "12%,25%,50%", rivals=True),
     Row("synthetic:debate", "6500,9000,12000"),
     Row("synthetic:selector", "6500,9000,12000"),
     Row("synthetic:random", "6500,9000"),
@@ -65,6 +72,7 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "": (POLICIES, ("--config", f"tlru={TLRU}")),
     "literal": ("cachescout", ("--config", 'cachescout={"variant": "literal"}')),
     "no ids": ("scout", ("--no-ids",)),
+    "rivals": (RIVALS, ()),
 }
 INTRODUCTION = """# Results
 
@@ -86,6 +94,17 @@ Losses are cells with a minus, and rows in which another column than scout is bo
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
+RIVALS_INTRODUCTION = f"""
+## Rivals from the literature
+
+The recorded sets and a Mooncake sample (`evals/workloads/mooncake.py`) under the rest of what the
+lab can replay, of the same command. *kvflow* is told the true course of every session, *ttl* the
+kind of every pause, and *belady-leaf* knows the future but frees whole leaves.
+
+| workload | capacity | {" | ".join(RIVAL_COLUMNS)} |
+|---|---|{"---|" * len(RIVAL_COLUMNS)}"""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     cli = argparse.ArgumentParser(prog="evals.results", description=__doc__)
     cli.add_argument("--traces", type=Path, required=True, help="folder of the recorded sets")
@@ -103,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _jobs() -> list[tuple[Row, str]]:
-    return [(row, variant) for row in ROWS for variant in VARIANTS]
+    return [(row, v) for row in ROWS for v in VARIANTS if row.rivals or v != "rivals"]
 
 
 def _report(folder: Path, row: Row, variant: str) -> Path:
@@ -115,9 +134,7 @@ def _run(args: argparse.Namespace, row: Row, variant: str) -> None:
     if path.exists():
         return
     policies, more = VARIANTS[variant]
-    generated = row.source.startswith("synthetic:")
-    command = [sys.executable, "-m", "scout_sglang.replay"]
-    command += [row.source if generated else str(args.traces / row.source)]
+    command = [sys.executable, "-m", "scout_sglang.replay", _source(args, row)]
     command += ["--policies", policies, "--seed", ",".join(map(str, range(args.seeds)))]
     command += ["--capacity", row.capacities] if row.capacities else []
     unfinished = path.with_suffix(".part")
@@ -129,6 +146,15 @@ def _run(args: argparse.Namespace, row: Row, variant: str) -> None:
     )
     unfinished.rename(path)
     print(f"{row.name} {variant}", flush=True)
+
+
+def _source(args: argparse.Namespace, row: Row) -> str:
+    if row.source.startswith("synthetic:"):
+        return row.source
+    if row.source != "mooncake_sample.jsonl":
+        return str(args.traces / row.source)
+    sample = args.reports / row.source
+    return str(sample if sample.exists() else write_sample(sample))
 
 
 def page(folder: Path, seeds: int, traces: str) -> str:
@@ -143,6 +169,12 @@ def page(folder: Path, seeds: int, traces: str) -> str:
             for result in _results(path) if path.exists() else ():
                 results.append({**result, "policy": variant})
         lines += ["| " + " | ".join(cells) + " |" for cells in table(row.name, results)]
+    lines.append(RIVALS_INTRODUCTION)
+    for row in ROWS:
+        path = _report(folder, row, "rivals")
+        if row.rivals and path.exists():
+            rows = table(row.name, _results(path), RIVAL_COLUMNS)
+            lines += ["| " + " | ".join(cells) + " |" for cells in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -150,17 +182,19 @@ def _results(path: Path) -> list[dict[str, Any]]:
     return list(json.loads(path.read_text(encoding="utf-8"))["results"])
 
 
-def table(name: str, results: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """One line of cells for each capacity."""
+def table(
+    name: str, results: Sequence[dict[str, Any]], columns: Sequence[str] = COLUMNS
+) -> list[list[str]]:
+    """One line of cells for each capacity; the gap at its end where ``columns`` have the bound."""
     lines = []
     for capacity in dict.fromkeys(result["capacity"] for result in results):
-        rates = {p: _rates(results, capacity, p) for p in COLUMNS}
+        rates = {p: _rates(results, capacity, p) for p in columns}
         runs = [r for r in results if r["capacity"] == capacity and r["policy"] in ("lru", "scout")]
         size = f"{capacity:,}" if all(run["valid"] for run in runs) else f"({capacity:,})"
-        rivals = {p: fmean(v.values()) for p, v in rates.items() if v and p in COLUMNS[:8]}
+        rivals = {p: fmean(v.values()) for p, v in rates.items() if v and p not in BOUNDS}
         best = max(rivals, key=lambda p: rivals[p])
-        cells = [_cell(rates[p], rates["lru"], p, p == best) for p in COLUMNS]
-        lines.append([name, size, *cells, _gap(rates)])
+        cells = [_cell(rates[p], rates["lru"], p, p == best) for p in columns]
+        lines.append([name, size, *cells, *([_gap(rates)] if "belady" in columns else [])])
     return lines
 
 

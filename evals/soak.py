@@ -170,8 +170,8 @@ class Soak:
             return 1 << 31
         if what == "locked":
             return self._running[0][1].last_node if self._running else None
-        paths = ((node, self.core.nodes.path(node)) for node in nodes)
-        return next((node for node, path in paths if path and path[-1].children), None)
+        found = ((node, self.core.nodes.victim(node)) for node in nodes)
+        return next((node for node, victim in found if victim and victim.children), None)
 
 
 def resident() -> int:

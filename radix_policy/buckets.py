@@ -103,7 +103,7 @@ class Buckets:
 
     def put(self, node: int, leaf: Leaf) -> None:
         """``node`` is a candidate, or its tag or last access changed while it was one."""
-        key = _NOBODY if leaf.tag is None else leaf.tag.node_class()[:4]
+        key = _NOBODY if leaf.tag is None else leaf.tag.owner_class()
         bucket = leaf.bucket
         if bucket is not None:
             if bucket.key == key:
@@ -250,11 +250,11 @@ class Buckets:
 
     def _look_again(self, bucket: Bucket, epoch: int) -> None:
         place = self._head(bucket)
-        leaf = self._records[place & _ID]
-        if leaf.tag is None:
+        tag = self._records[place & _ID].tag
+        if tag is None:
             return
-        bucket.value = value = self._order(leaf.tag)
-        bucket.epoch, bucket.used = epoch, leaf.tag.number
+        bucket.value = value = self._order(tag)
+        bucket.epoch, bucket.used = epoch, tag.number
         self._looked_up += 1
         if bucket.entry is None or value < bucket.entry[0]:
             self._announce(bucket, value, place)

@@ -8,14 +8,17 @@ nodes only, a session's private history going before them, the least recently us
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from radix_policy.call import NodeKind
 from radix_policy.config import CacheScoutConfig
-from radix_policy.passage import predictability
-from radix_policy.tags import SHARED, NodeClass
+from radix_policy.passage import evident_predictability, predictability
+from radix_policy.tags import SHARED
 from radix_policy.transitions import AgentRows
 
 Floats = NDArray[np.float64]
@@ -31,6 +34,7 @@ class CacheScoutValue:
 
     def __init__(self, config: CacheScoutConfig) -> None:
         self.config = config
+        self._own_sessions = config.variant == "per-session"
         self.rows = AgentRows(config.max_agents, self._row_reused)
         self._follows: Floats = np.zeros((8, 8))
         self._current: OrderedDict[int, tuple[int, int]] = OrderedDict()
@@ -49,7 +53,7 @@ class CacheScoutValue:
             grown = np.zeros((2 * len(self._follows),) * 2)
             grown[: len(self._follows), : len(self._follows)] = self._follows
             self._follows = grown
-        key = _EVERYONE if self.config.variant == "literal" else session
+        key = session if self._own_sessions else _EVERYONE
         before = self._current.pop(key, None)
         if before is not None:
             self._follows[before[0], row] += 1
@@ -77,20 +81,19 @@ class CacheScoutValue:
 
     # -- what it is worth --------------------------------------------------------------
 
-    def worth(self, node: NodeClass, now: int) -> float:
+    def worth(
+        self, session: int, agents: Iterable[int], kind: NodeKind, used: int, now: int
+    ) -> float:
         """Survival of the node's agent (Eq. 8), the highest of them if several pass it.
 
         Zero means not scored: a private node of the per-session variant.
         """
-        if self._unscored(node):
+        if session != SHARED and self._own_sessions:
             return 0.0
         survival = self._survivals(now)
-        rows = (self.rows.get(agent) for agent in node.agents)
-        highest = max((float(survival[row]) for row in rows if row is not None), default=0.0)
+        rows = (self.rows.get(agent) for agent in agents)
+        highest = max((survival.item(row) for row in rows if row is not None), default=0.0)
         return max(highest, _SCORED)
-
-    def _unscored(self, node: NodeClass) -> bool:
-        return self.config.variant == "per-session" and node.session != SHARED
 
     def order(self, worth: float, age: int, size: int) -> float:
         """Eq. 9: (p + delta)(e^(-lambda age) + delta)|b|; the lowest is evicted first.
@@ -107,12 +110,18 @@ class CacheScoutValue:
         survival = self._survivals(now)
         return {self.rows.agent(row): float(survival[row]) for row in range(len(self.rows))}
 
+    def peek(self) -> CacheScoutValue:
+        """A reader as of now whose answers leave no trace here (see ``ScoutValue.peek``)."""
+        reader = copy.copy(self)
+        reader._hops = dict(self._hops)
+        return reader
+
     def predict(self, session: int) -> dict[int, float]:
         """P(a | current agent), Eq. 3, by agent id; empty for a session without a call.
 
         With prediction off every agent is as likely as the other.
         """
-        key = _EVERYONE if self.config.variant == "literal" else session
+        key = session if self._own_sessions else _EVERYONE
         if key not in self._current:
             return {}
         P = self._transitions()[self._current[key][0]]
@@ -136,6 +145,11 @@ class CacheScoutValue:
         """Sessions that spoke not too long ago."""
         since = self._now - _SILENT * self._gap
         return sum(last >= since for _, last in self._current.values())
+
+    def evident_predictability(self) -> float:
+        """R, as far as the evidence goes."""
+        n = len(self.rows)
+        return evident_predictability(self._follows[:n, :n], 1.0)
 
     def bytes(self) -> int:
         """Memory held by what was learned."""

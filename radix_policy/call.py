@@ -18,7 +18,8 @@ class Call(NamedTuple):
 
     ``tokens``: the prompt's token ids, shape (n,). ``agent``, ``session``: labels that the client
     sent, or None. ``end_of_session``: the client said that the session ends with this call.
-    ``routing_key``: evidence about the session, never proof.
+    ``routing_key``: evidence about the session, never proof. ``plain``: the token ids alone
+    determine the KV (no images, no embeddings in their place).
     """
 
     tokens: Tokens
@@ -27,6 +28,7 @@ class Call(NamedTuple):
     session: str | None = None
     routing_key: str | None = None
     end_of_session: bool = False
+    plain: bool = True
 
 
 class Dispatch(NamedTuple):
@@ -35,6 +37,7 @@ class Dispatch(NamedTuple):
     ``tenant``, ``session``, ``agent``: small integers, never reused while anything refers to
     them. ``number``: the dispatch's place on the logical clock. ``anchor``: length in tokens of
     the agent's fixed context as known now. ``labelled``: the client named the session.
+    ``plain``: see :class:`Call`.
     """
 
     tenant: int
@@ -43,6 +46,7 @@ class Dispatch(NamedTuple):
     number: int
     anchor: int
     labelled: bool
+    plain: bool = True
 
 
 class NodeKind(IntEnum):

@@ -31,6 +31,10 @@ def _text(meaning: str) -> Any:
     return field(default=None, metadata={"text": True, "meaning": meaning})
 
 
+def _texts(meaning: str) -> Any:
+    return field(default=(), metadata={"texts": True, "meaning": meaning})
+
+
 def _choice(default: str, choices: tuple[str, ...], meaning: str) -> Any:
     return field(default=default, metadata={"choices": choices, "meaning": meaning})
 
@@ -58,6 +62,35 @@ class IdentityConfig:
     state_path: str | None = _text("file that what was learned is kept in across restarts")
     state_seconds: int = _number(300, 5, 86_400, "seconds between two writes of that file")
     expose_prompts: bool = _flag(False, "show the agents' fixed texts in GET /scout")
+    warmup: bool = _flag(True, "bring anchors back while nothing waits or runs")
+    warmup_r_min: float = _number(0.25, 0.0, 1.0, "least predictability R for it, Eq. 11")
+    warmup_cost: float = _number(
+        0.1, 0.0, 1.0, "what a token of an anchor costs while idle, in tokens saved for a call"
+    )
+    warmup_history_cost: float = _number(
+        0.3, 0.0, 1.0, "the same for a session's own history, which one call at most will use"
+    )
+    warmup_piece: int = _number(128, 1, 65536, "most tokens a piece")
+    warmup_piece_ms: float = _number(
+        20.0, 1.0, 10_000.0, "what a piece should take at most: a call may have to wait for one"
+    )
+    warmup_idle_share: float = _number(0.5, 0.0, 1.0, "most of the idle time that it may take")
+    warmup_per_minute: int = _number(60_000, 0, 1 << 30, "most tokens a minute that it may prefill")
+    warmup_anchors: int = _number(1 << 18, 0, 1 << 26, "tokens of anchors remembered for it")
+    warmup_prompts: int = _number(
+        1 << 18, 0, 1 << 26, "tokens of sessions' histories remembered for it; 0: anchors alone"
+    )
+    warm_start: int = _number(
+        1 << 16,
+        0,
+        1 << 26,
+        "of these, tokens that a saved state holds, to be there after a restart",
+    )
+    keep: tuple[str, ...] = _texts(
+        "anchors to bring back first and to score as always expected: agent labels, or paths of "
+        "text files that their prompts contain"
+    )
+    keep_share: float = _number(0.25, 0.0, 1.0, "most of the cache that kept anchors may count on")
 
 
 @dataclass(frozen=True)
@@ -154,6 +187,10 @@ def _checked(name: str, knob: Any, value: Any) -> Any:
         if value is not None and not (isinstance(value, str) and value):
             raise ConfigError(f"{name} must be a text that is not empty, or null, got {value!r}")
         return value
+    if "texts" in meta:
+        if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
+            raise ConfigError(f"{name} must be a list of texts, got {value!r}")
+        return tuple(value)
     if "low" not in meta:
         if not isinstance(value, bool):
             raise ConfigError(f"{name} must be true or false, got {value!r}")

@@ -29,6 +29,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from radix_policy.trie import KEY, common
+
 Hashes = NDArray[np.uint64]
 GRID = 16
 """Tokens between two compared prefix hashes, unless pages are larger."""
@@ -41,8 +43,8 @@ class _Leaf:
     parent: int
     start: int
     end: int
-    hashes: Hashes
-    children: dict[int, int] = field(default_factory=dict)
+    keys: bytes
+    children: dict[bytes, int] = field(default_factory=dict)
     pins: int = 0
 
 
@@ -60,7 +62,7 @@ class ShadowLRU:
 
     def lookup(self, hashes: Hashes) -> int:
         """Tokens of the call's prompt that LRU would have had; changes nothing."""
-        return self._walk(hashes)[1] * self.grid
+        return self._walk(hashes.tobytes())[1] * self.grid
 
     def insert(self, hashes: Hashes) -> list[int]:
         """Hold the prefix, as most recently used; returns the ids of its nodes, root first.
@@ -68,7 +70,8 @@ class ShadowLRU:
         Least recently used leaves give way; if pinned ones leave too little room, the prefix is
         held as far as it fits nowhere: nothing is added.
         """
-        path, matched = self._walk(hashes)
+        keys = hashes.tobytes()
+        path, matched = self._walk(keys)
         if path and self._nodes[path[-1]].end > matched:
             path[-1] = self._split(path[-1], matched)
         self._touch(path)
@@ -79,7 +82,7 @@ class ShadowLRU:
             for node in path:
                 self._nodes[node].pins -= 1
             if fits:
-                path.append(self._add(path[-1] if path else 0, matched, hashes))
+                path.append(self._add(path[-1] if path else 0, matched, keys))
                 self._touch(path)
         return path
 
@@ -104,49 +107,50 @@ class ShadowLRU:
     def clear(self) -> None:
         """Hold nothing: at the start, and when the real cache was flushed."""
         self.held = 0
-        self._nodes: dict[int, _Leaf] = {0: _Leaf(-1, 0, 0, np.zeros(0, np.uint64))}
+        self._nodes: dict[int, _Leaf] = {0: _Leaf(-1, 0, 0, b"")}
         self._recency: OrderedDict[int, None] = OrderedDict()
         self._next = 1
 
-    def _walk(self, hashes: Hashes) -> tuple[list[int], int]:
+    def _walk(self, keys: bytes) -> tuple[list[int], int]:
+        """Nodes that share a prefix with ``keys``, and how many grid points they share."""
         path: list[int] = []
-        at, matched = 0, 0
-        while matched < len(hashes):
-            child = self._nodes[at].children.get(int(hashes[matched]))
+        at = 0
+        node = self._nodes[0]
+        while at < len(keys):
+            child = node.children.get(keys[at : at + KEY])
             if child is None:
                 break
-            node = self._nodes[child]
             path.append(child)
-            length = min(node.end, len(hashes)) - node.start
-            same = node.hashes[:length] == hashes[node.start : node.start + length]
-            matched = node.start + (length if same.all() else int(np.argmin(same)))
-            if matched < node.end:
+            node = self._nodes[child]
+            if not keys.startswith(node.keys, at):
+                at += KEY * common(node.keys, keys, at)
                 break
-            at = child
-        return path, matched
+            at += len(node.keys)
+        return path, at // KEY
 
     def _touch(self, path: list[int]) -> None:
         for node in reversed(path):
             self._recency[node] = None
             self._recency.move_to_end(node)
 
-    def _add(self, parent: int, start: int, hashes: Hashes) -> int:
+    def _add(self, parent: int, start: int, keys: bytes) -> int:
         node, self._next = self._next, self._next + 1
-        self._nodes[node] = _Leaf(parent, start, len(hashes), hashes[start:].copy())
-        self._nodes[parent].children[int(hashes[start])] = node
-        self.held += len(hashes) - start
+        end, at = len(keys) // KEY, start * KEY
+        self._nodes[node] = _Leaf(parent, start, end, keys[at:])
+        self._nodes[parent].children[keys[at : at + KEY]] = node
+        self.held += end - start
         return node
 
     def _split(self, child: int, at: int) -> int:
         """Cut ``child`` at grid point ``at``; returns the new upper half."""
         lower = self._nodes[child]
         upper_id, self._next = self._next, self._next + 1
-        cut = at - lower.start
-        upper = _Leaf(lower.parent, lower.start, at, lower.hashes[:cut], pins=lower.pins)
-        upper.children[int(lower.hashes[cut])] = child
+        cut = (at - lower.start) * KEY
+        upper = _Leaf(lower.parent, lower.start, at, lower.keys[:cut], pins=lower.pins)
+        lower.parent, lower.start, lower.keys = upper_id, at, lower.keys[cut:]
+        upper.children[lower.keys[:KEY]] = child
         self._nodes[upper_id] = upper
-        self._nodes[lower.parent].children[int(upper.hashes[0])] = upper_id
-        lower.parent, lower.start, lower.hashes = upper_id, at, lower.hashes[cut:]
+        self._nodes[upper.parent].children[upper.keys[:KEY]] = upper_id
         return upper_id
 
     def _make_room(self, size: int) -> bool:
@@ -158,7 +162,7 @@ class ShadowLRU:
                 return False
             node = self._nodes.pop(victim)
             del self._recency[victim]
-            del self._nodes[node.parent].children[int(node.hashes[0])]
+            del self._nodes[node.parent].children[node.keys[:KEY]]
             self.held -= node.end - node.start
         return True
 

@@ -24,6 +24,10 @@ class Horizon:
         self._tokens = _TOKENS_KEEP * self._tokens + tokens
         self._calls = _TOKENS_KEEP * self._calls + 1
 
+    def crowded(self, tokens: int) -> None:
+        """``tokens`` came into the cache without a call."""
+        self._tokens += tokens
+
     def dispatched(self, new_session: bool) -> None:
         """A call arrived; it was the first of its session or not."""
         self._births = _BIRTHS_KEEP * self._births + new_session

@@ -115,6 +115,15 @@ class Identity:
         known = self._agents.get(agent)
         return Divergence().prompt() if known is None else known.divergence.prompt()
 
+    def labelled(self, label: str) -> int | None:
+        """The agent that clients call so, None if none does."""
+        return self._agent_labels.get(label)
+
+    def sessions_of(self, agent: int) -> int:
+        """Sessions that the agent was seen in; 0 if it is forgotten."""
+        known = self._agents.get(agent)
+        return 0 if known is None else known.sessions
+
     def sizes(self) -> dict[str, int]:
         """How much is kept: entries by kind, and bytes of the tables."""
         return {

@@ -99,22 +99,22 @@ class LiveSessions:
         self.alive[entry.slot] = False
         self._free.append(entry.slot)
 
-    def rank(self, slot: int, row: int) -> int:
-        """Where ``row`` stands in the session's move-to-front list; RANKS if it does not."""
-        found = np.flatnonzero(self.listed[slot] == row)
-        return int(found[0]) if len(found) else RANKS
+    def agents(self, slot: int) -> list[int]:
+        """The session's move-to-front list of agent rows, RANKS long, padded with NEVER."""
+        listed: list[int] = self.listed[slot].tolist()
+        return listed
 
     def speak(self, session: int, row: int, now: int) -> None:
         """``row`` makes a call in the session: to the front of its list, and of all sessions."""
         entry = self.by_id[session]
         slot = entry.slot
-        line = self.listed[slot]
-        rank = self.rank(slot, row)
-        if rank == RANKS:
+        listed = self.agents(slot)
+        if row in listed:
+            listed.remove(row)
+        else:
             self.count[slot] += 1
-            rank = RANKS - 1
-        line[1 : rank + 1] = line[:rank].copy()
-        line[0] = row
+            listed.pop()
+        self.listed[slot] = [row, *listed]
         self.row[slot] = row
         self.last[slot] = now
         self.turn[slot] += 1

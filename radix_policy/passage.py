@@ -7,15 +7,14 @@ formulas are those of ``docs/policy.md``.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-_FEW = 64
-"""Numbers up to which a loop over them is faster than numpy's."""
+_FAR = float(1 << 20)
 
 
 def transition_matrix(follows: Floats, marginal: Floats, prior: float) -> Floats:
@@ -63,22 +62,25 @@ def gap_tail(
     """S(t) = P(g > t) and phi(t) = E[exp(-(g - t) / H) given g > t].
 
     ``weights`` (u, B): a gap histogram a line. ``lines`` (k,): which of them each t looks at.
-    ``edges`` (B + 1,): bin edges in dispatches. ``age`` (k,): the t. The bin that holds t counts
-    by its part above t.
+    ``edges`` (B + 1,): bin edges in dispatches. ``age`` (k,): the t; what is below the first edge
+    counts as there. The bin that holds t counts by its part above t.
     """
-    low, high = edges[:-1], edges[1:]
-    centre = np.sqrt(low * high)
-    mass = weights[:, ::-1].cumsum(axis=1)[:, ::-1]
-    spread = np.exp(-centre / horizon)
-    worth = (weights * spread)[:, ::-1].cumsum(axis=1)[:, ::-1]
-    where = np.clip(np.searchsorted(edges, age, side="right") - 1, 0, len(low) - 1)
-    above = np.clip((high[where] - age) / (high[where] - low[where]), 0.0, 1.0)
-    lost = weights[lines, where] * (1 - above)
-    left = np.maximum(mass[lines, where] - lost, 0.0)
-    later = np.maximum(worth[lines, where] - lost * spread[where], 0.0)
-    tail = left / np.maximum(mass[lines, 0], 1e-12)
-    phi = np.exp(np.minimum(age / horizon, 50.0)) * later / np.maximum(left, 1e-12)
-    return tail, np.clip(phi, 0.0, 1.0)
+    bins = len(edges) - 1
+    age = np.maximum(age, edges[0])
+    where = edges[1:-1].searchsorted(age, side="right")
+    below = (age - edges[:-1][where]) * (1 / np.diff(edges))[where]
+    np.minimum(below, 1.0, out=below)
+    spread = np.exp(np.sqrt(edges[:-1] * edges[1:]) * (-1 / horizon))
+    mass = weights[:, ::-1].cumsum(axis=1).ravel()
+    worth = (weights * spread)[:, ::-1].cumsum(axis=1).ravel()
+    at = lines * bins
+    from_end = at + (bins - 1) - where
+    lost = weights.ravel()[at + where] * below
+    left = np.maximum(mass[from_end] - lost, 0.0)
+    later = np.maximum(worth[from_end] - lost * spread[where], 0.0)
+    tail = left / np.maximum(mass[at + (bins - 1)], 1e-12)
+    phi = np.exp(np.minimum(age * (1 / horizon), 50.0)) * later / np.maximum(left, 1e-12)
+    return tail, np.minimum(phi, 1.0)
 
 
 def rank_passage(p: Floats, gamma: float) -> Floats:
@@ -92,14 +94,6 @@ def rank_passage(p: Floats, gamma: float) -> Floats:
     below = np.cumsum(p, axis=-1) - p
     above = 1.0 - below - p
     left = 1 - gamma * below
-    if p.size <= _FEW:
-        lines = zip(
-            p.reshape(-1, p.shape[-1]).tolist(),
-            above.reshape(-1, p.shape[-1]).tolist(),
-            left.reshape(-1, p.shape[-1]).tolist(),
-            strict=True,
-        )
-        return np.array([_rank_line(*line, gamma) for line in lines]).reshape(p.shape)
     F = np.zeros_like(p)
     nxt = np.zeros(p.shape[:-1])
     for r in range(p.shape[-1] - 1, -1, -1):
@@ -108,12 +102,14 @@ def rank_passage(p: Floats, gamma: float) -> Floats:
     return F
 
 
-def _rank_line(p: list[float], above: list[float], left: list[float], gamma: float) -> list[float]:
+def rank_line(p: list[float], gamma: float) -> list[float]:
     """``rank_passage`` of one line, faster than numpy's calls on a handful of numbers."""
     F = p.copy()
-    nxt = 0.0
+    nxt = above = 0.0
     for r in range(len(p) - 1, -1, -1):
-        F[r] = nxt = gamma * (p[r] + above[r] * nxt) / left[r]
+        here = p[r]
+        F[r] = nxt = gamma * (here + above * nxt) / (1 - gamma * (1 - above - here))
+        above += here
     return F
 
 
@@ -125,26 +121,67 @@ def rank_first_step(p: Floats, F: Floats) -> Floats:
     return p + above * sunk + below * F
 
 
-def ends_by_turn(D: Floats, turn: NDArray, q_turn: Floats, gamma: float, mean: float) -> Floats:
+def rank_line_first_step(p: list[float], F: list[float]) -> list[float]:
+    """``rank_first_step`` of one line."""
+    f, below, last = [], 0.0, len(p) - 1
+    for r, here in enumerate(p):
+        f.append(here + (1 - below - here) * F[min(r + 1, last)] + below * F[r])
+        below += here
+    return f
+
+
+def turns_ahead(q_turn: Floats) -> tuple[Floats, Floats]:
+    """Turn numbers and the log-chance that a session outlives them: what ``ends_by_turn`` takes.
+
+    ``q_turn`` (T,): end probabilities; the last one holds for all later turns.
+    """
+    turns = np.append(np.arange(float(len(q_turn))), _FAR)
+    going = np.log1p(-np.append(q_turn, 0.0)).cumsum()
+    going[-1] += (_FAR - len(q_turn) + 1) * np.log1p(-q_turn[-1])
+    return turns, going
+
+
+def ends_by_turn(
+    D: Floats, turn: Ints, ahead: tuple[Floats, Floats], gamma: float, mean: float
+) -> Floats:
     """Values D with the end rates of the turns ahead in place of the mean one.
 
     D = (gamma (1 - q))^x says that the agent runs x calls after the session's next one, q being
     the ``mean`` end probability. Of a session after ``turn`` calls (k,), those x calls are turns
-    turn + 1, ..., each with its own ``q_turn`` (T,): meetings of fixed length end when they do.
-    ``D`` is (k, n), and so is what is returned.
+    turn + 1, ..., each with its own rate (``turns_ahead``): meetings of fixed length end when
+    they do. ``D`` is (k, n), and so is what is returned.
     """
-    x = np.log(np.maximum(D, 1e-12)) / (np.log(gamma) + np.log1p(-mean))
-    going = np.cumsum(np.log1p(-q_turn))
-    beyond = np.log1p(-q_turn[-1])
-    at = turn[:, None] + x
-    last = len(q_turn) - 1
-    ahead = np.interp(at, np.arange(last + 1), going) + np.maximum(at - last, 0.0) * beyond
-    return np.asarray(np.exp(x * np.log(gamma) + ahead - going[turn][:, None]))
+    turns, going = ahead
+    x = np.log(np.maximum(D, 1e-12))
+    x *= 1 / (math.log(gamma) + math.log1p(-mean))
+    later = np.interp(x + turn[:, None], turns, going)
+    x *= math.log(gamma)
+    x += later
+    x -= going[turn][:, None]
+    return np.asarray(np.exp(x))
 
 
 def odds(value: Floats, out: Floats | None = None) -> Floats:
     """v / (1 - v), written to ``out`` where given."""
     return np.divide(value, np.subtract(1.0, value, out=out), out=out)
+
+
+def evident_predictability(follows: Floats, prior: float) -> float:
+    """R as far as the evidence goes: chance alone makes a few observations look predictable.
+
+    Rows are shrunk to the marginal with weight ``prior``, and what independent rows of this
+    support would show by chance is taken off (Miller, "Note on the bias of information
+    estimates", 1955).
+    """
+    before, after, total = follows.sum(axis=1), follows.sum(axis=0), follows.sum()
+    if total <= 0:
+        return 0.0
+    shrunk = follows + (before > 0)[:, None] * prior * after / total
+    cells = [int(np.count_nonzero(x)) for x in (follows, before, after)]
+    surplus = max(0, cells[0] - cells[1] - cells[2] + 1) / (2 * math.log(2) * total)
+    share = after[after > 0] / total
+    entropy = float(-(share * np.log2(share)).sum())
+    return predictability(shrunk) - float(surplus) / entropy if entropy > 0 else 0.0
 
 
 def predictability(follows: Floats) -> float:

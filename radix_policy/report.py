@@ -1,7 +1,4 @@
-"""What the policy knows, for people: reading only, so that looking changes no decision.
-
-Values are those that the last eviction went by; None where none has been needed yet.
-"""
+"""What the policy knows, for people: reading only, so that looking changes no decision."""
 
 from __future__ import annotations
 
@@ -12,10 +9,9 @@ import numpy as np
 
 from radix_policy import passage
 from radix_policy.cachescout import CacheScoutValue
-from radix_policy.call import NodeKind, Tokens
+from radix_policy.call import Tokens
 from radix_policy.identity import AgentReport
 from radix_policy.scout import Scout
-from radix_policy.tags import SHARED, NodeClass
 from radix_policy.value import Floats, ScoutValue
 
 Agent = tuple[int, int]
@@ -51,24 +47,6 @@ def prompt(scout: Scout, agent: Agent) -> Tokens:
     tenant, number = agent
     known = [identity for name, identity, _ in scout.tenants() if name == tenant]
     return known[0].prompt(number) if known else np.zeros(0, np.int32)
-
-
-def value(scout: Scout, node: NodeClass) -> float | None:
-    """V of a class of nodes as it was last worked out; None if it was not, or under cachescout."""
-    for number, identity, rule in scout.tenants():
-        if number == node.tenant:
-            if not isinstance(rule, ScoutValue):
-                return None
-            if node.session != SHARED:
-                node = node._replace(session=identity.root(node.session))
-            return rule.glance(node)
-    return 0.0
-
-
-def anchor_value(scout: Scout, agent: Agent) -> float | None:
-    """V of what all prompts of the agent begin with."""
-    tenant, number = agent
-    return value(scout, NodeClass(tenant, SHARED, (number,), NodeKind.PROMPT, 0))
 
 
 def transitions(scout: Scout, chosen: Sequence[Agent]) -> Transitions:

@@ -7,14 +7,15 @@ no address order: two ranks that are told the same calls decide alike.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from radix_policy import bounds, snapshot, tags
+from radix_policy import bounds, snapshot, tags, warm_start
 from radix_policy.accuracy import Accuracy
 from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
@@ -23,9 +24,12 @@ from radix_policy.guard import Guard, Hashes
 from radix_policy.hashing import digest, rolling
 from radix_policy.horizon import Horizon
 from radix_policy.identity import Identity
+from radix_policy.peek import Peek
+from radix_policy.prefix_store import Prefix, PrefixStore
 from radix_policy.tags import NodeClass, Tag
 from radix_policy.value import ScoutValue
-from radix_policy.warmup import Residency, WarmupPiece, choose
+from radix_policy.warmup import Room, WarmupPlan, WarmupPlanner, Whose
+from radix_policy.warmup_ledger import WarmupLedger
 
 Value = ScoutValue | CacheScoutValue
 
@@ -43,10 +47,18 @@ class _Running:
 
 
 @dataclass(slots=True)
-class _Tenant:
+class Tenant:
+    """One namespace; ``namespace`` is None while a restored one is known by its digest alone."""
+
     number: int
     identity: Identity
     value: Value
+    namespace: Namespace | None
+    root: Callable[[int], int] = field(init=False)
+    """The session that a session was merged into, or itself."""
+
+    def __post_init__(self) -> None:
+        self.root = self.identity.root
 
 
 class Scout:
@@ -56,6 +68,9 @@ class Scout:
     that the cache holds, in pages of ``page_size``. Observing costs O(prompt) for hashing; scoring
     a class is a look-up after its first time within a dispatch.
     """
+
+    KEPT = 0.999
+    """The value of an anchor on the operator's keep-list."""
 
     def __init__(self, config: IdentityConfig, capacity: int, page_size: int = 1) -> None:
         self.config = config
@@ -67,13 +82,17 @@ class Scout:
             self.guard = Guard(capacity, page_size, config.guard_rate)
         self._running: dict[int, _Running] = {}
         self._last_calls: set[int] = set()
-        self._tenants: OrderedDict[Namespace, _Tenant] = OrderedDict()
-        self._by_number: dict[int, _Tenant] = {}
+        self._tenants: OrderedDict[Namespace, Tenant] = OrderedDict()
+        self._by_number: dict[int, Tenant] = {}
         self._next_tenant = 0
-        self._worth: dict[NodeClass, float] = {}
         self.epoch = 0
         self.accuracy = Accuracy()
         self.sessions_begun = 0
+        self.anchors = PrefixStore(config.warmup_anchors if config.warmup else 0)
+        self.prompts = PrefixStore(config.warmup_prompts if config.warmup else 0)
+        self.planner = WarmupPlanner(config, page_size, capacity)
+        self.ledger = WarmupLedger(self._warmup_settled)
+        self.kept: frozenset[tuple[int, int]] = frozenset()
 
     # -- observe -----------------------------------------------------------------------
 
@@ -98,17 +117,23 @@ class Scout:
         if call.end_of_session:
             tenant.value.end(who.session)
             self._last_calls.add(self.clock)
+        if call.plain and who.anchor:
+            self.anchors.put_anchor(tenant.number, who.agent, call.tokens[: who.anchor])
+        self.ledger.arrive(self.clock, tenant.number, call.tokens)
         labelled = call.session is not None
-        return Dispatch(tenant.number, who.session, who.agent, self.clock, who.anchor, labelled)
+        return Dispatch(
+            tenant.number, who.session, who.agent, self.clock, who.anchor, labelled, call.plain
+        )
 
     def admit(self, call: Dispatch) -> None:
         """The call has been matched against the tree; once per call is enough."""
         self._value_again()
         if (tenant := self._by_number.get(call.tenant)) is not None:
-            tenant.value.admit(tenant.identity.root(call.session), call.agent, call.number)
+            tenant.value.admit(tenant.root(call.session), call.agent, call.number)
 
     def start(self, call: Dispatch, prompt: int, hit: int) -> None:
         """The call runs, ``hit`` of its ``prompt`` tokens cached. Once per call."""
+        self.ledger.start(call.number, hit)
         running = self._running.get(call.number)
         if self.guard is not None and running is not None and running.last is None:
             running.last = self.guard.admitted(running.grid, prompt, hit)
@@ -124,11 +149,15 @@ class Scout:
         if tenant is None:
             self.abandon(call)
             return
-        session = tenant.identity.root(call.session)
+        session = tenant.root(call.session)
         hashes = rolling(tokens)
         tenant.identity.finish(session, call.agent, tokens, prompt, self.clock, hashes)
         if isinstance(tenant.value, ScoutValue):
             tenant.value.reuse.leave(session, call.agent, hashes, call.anchor, prompt)
+        if call.plain:
+            self.prompts.put(
+                Prefix(call.tenant, call.agent, session, call.number, call.anchor, tokens)
+            )
         self._depart(call, self._grid(hashes, call.tenant))
 
     def abandon(self, call: Dispatch) -> None:
@@ -138,13 +167,15 @@ class Scout:
     def flush(self) -> None:
         """The cache was emptied; what was learned stays."""
         self._value_again()
+        self.ledger.flush()
         if self.guard is not None:
             self.guard.shadow.clear()
 
     def _depart(self, call: Dispatch, hashes: Hashes | None) -> None:
         self._value_again()
+        self.ledger.depart(call.number)
         if (tenant := self._by_number.get(call.tenant)) is not None:
-            session = tenant.identity.root(call.session)
+            session = tenant.root(call.session)
             tenant.value.depart(session, call.agent)
             if call.number in self._last_calls:
                 tenant.identity.end_session(session)
@@ -163,13 +194,12 @@ class Scout:
         """The client says that the session is over."""
         self._value_again()
         if (tenant := self._tenants.get(namespace)) is not None:
-            tenant.value.end(tenant.identity.root(session))
+            tenant.value.end(tenant.root(session))
             tenant.identity.end_session(session)
 
     # -- score -------------------------------------------------------------------------
 
     def _value_again(self) -> None:
-        self._worth.clear()
         self.epoch += 1
 
     def moved(self) -> list[tuple[int, int]]:
@@ -190,19 +220,36 @@ class Scout:
 
         In [0, 1]; 0 for a node of a session or tenant that is forgotten.
         """
-        worth = self._worth.get(node)
-        if worth is None:
-            tenant = self._by_number.get(node.tenant)
-            worth = 0.0 if tenant is None else tenant.value.worth(self._rooted(node), self.clock)
-            self._worth[node] = worth
-        return worth
+        tenant = self._by_number.get(node.tenant)
+        return 0.0 if tenant is None else self.worth(node, tenant.value)
 
-    def priority(self, tag: Tag, size: int) -> float:
-        """What an engine orders leaves by, the lowest evicted first. ``size`` in tokens."""
+    def worth(self, node: NodeClass, value: Value) -> float:
+        """The score of a node of a known tenant, asked of ``value``."""
+        number, session, agents, kind, used = node
+        worth = value.worth(self.root(number, session), agents, kind, used, self.clock)
+        return max(worth, self.KEPT) if self._keeps(number, session, agents) else worth
+
+    def _keeps(self, tenant: int, session: int, agents: tuple[int, ...]) -> bool:
+        """Whether the operator's keep-list names what all sessions share of one of ``agents``."""
+        if not self.kept or session != tags.SHARED:
+            return False
+        return any((tenant, agent) in self.kept for agent in agents)
+
+    def priority(self, tag: Tag, size: int = 0) -> float:
+        """What an engine orders leaves by, the lowest evicted first.
+
+        ``size`` in tokens; *scout* does not look at it.
+        """
         tenant = self._by_number.get(tag.tenant)
         if tenant is None:
-            return -np.inf
-        return tenant.value.order(self.score(tag.node_class()), self.clock - tag.number, size)
+            return -math.inf
+        value, session = tenant.value, tag.session
+        if session != tags.SHARED:
+            session = tenant.root(session)
+        worth = value.worth(session, tag.agents, tag.kind, tag.number, self.clock)
+        if self._keeps(tag.tenant, session, tag.agents):
+            worth = max(worth, self.KEPT)
+        return value.order(worth, self.clock - tag.number, size)
 
     def value_of(self, order: float) -> float | None:
         """The value in [0, 1] behind a ``priority``, to a quarter octave; None if it tells none."""
@@ -212,13 +259,7 @@ class Scout:
     def root(self, tenant: int, session: int) -> int:
         """The session that a tenant's session was merged into, or itself."""
         known = self._by_number.get(tenant)
-        return session if known is None else known.identity.root(session)
-
-    def _rooted(self, node: NodeClass) -> NodeClass:
-        if node.session == tags.SHARED:
-            return node
-        root = self._by_number[node.tenant].identity.root(node.session)
-        return node if root == node.session else node._replace(session=root)
+        return session if known is None else known.root(session)
 
     # -- tags --------------------------------------------------------------------------
 
@@ -226,7 +267,7 @@ class Scout:
         """``call`` passes through a node that ends at depth ``end``."""
         owner = tag.session
         if owner != tags.SHARED and (tenant := self._by_number.get(tag.tenant)) is not None:
-            owner = tenant.identity.root(owner)
+            owner = tenant.root(owner)
         tags.touch(tag, call, owner, end)
 
     # -- predict, act ------------------------------------------------------------------
@@ -234,42 +275,61 @@ class Scout:
     def predict(self, call: Dispatch) -> dict[int, float]:
         """Who calls next in the session of ``call``, if it goes on: chances by agent id."""
         tenant = self._by_number.get(call.tenant)
-        return {} if tenant is None else tenant.value.predict(tenant.identity.root(call.session))
+        return {} if tenant is None else tenant.value.predict(tenant.root(call.session))
 
-    def act(
-        self, tenant: int, residency: Mapping[int, Residency], displaced: float = 0.0
-    ) -> WarmupPiece | None:
-        """The anchor to bring back while nothing runs, or None if none is worth it.
+    def act(self, room: Room) -> WarmupPlan | None:
+        """What to bring back while nothing runs, or None if nothing is worth it.
 
-        ``residency``: per agent id of ``tenant`` what of its anchor is cached. ``displaced``: the
-        highest score among what would have to make room.
+        Leaves no trace: one rank may ask what the others do not. While the guard moves eviction
+        towards recency, values do not say what would be displaced, and only free memory is used.
         """
-        owner = self._by_number.get(tenant)
-        if owner is None:
-            return None
-        return choose(tenant, owner.value.expected(self.clock), residency, displaced)
+        peek = Peek(self)
+        by_value = self.guard is None or self.guard.beta == 0
+        worth = peek.worth if by_value else None
+        return self.planner.plan(peek.wanted(), room, self.clock, worth)
+
+    def warmed(self, call: Dispatch, tokens: Tokens, start: int) -> None:
+        """A warm-up has prefilled the end of ``tokens``, from ``start`` on."""
+        self.horizon.crowded(len(tokens) - start)
+        whose = call.tenant, call.agent, call.session != tags.SHARED
+        self.ledger.prefilled(whose, tokens, start, len(tokens))
+
+    def keep(self, anchors: Collection[tuple[int, int]]) -> None:
+        """Score these (tenant, agent) anchors as always expected, and bring them back first."""
+        if self.kept != frozenset(anchors):
+            self.kept = frozenset(anchors)
+            self._value_again()
+
+    def labelled(self, label: str) -> list[tuple[int, int]]:
+        """(tenant, agent) of the agents that clients call so."""
+        agents = ((t.number, t.identity.labelled(label)) for t in self._tenants.values())
+        return [(tenant, agent) for tenant, agent in agents if agent is not None]
+
+    def _warmup_settled(self, whose: Whose, used: bool) -> None:
+        self.planner.settled(whose, used, self.clock)
 
     # -- tenants -----------------------------------------------------------------------
 
-    def _tenant(self, namespace: Namespace) -> _Tenant:
-        tenant = self._tenants.get(namespace) or self._restored(namespace)
+    def _tenant(self, namespace: Namespace) -> Tenant:
+        # A restored one is known by its digest until it calls again.
+        tenant = self._tenants.pop(namespace, None) or self._tenants.pop(_hidden(namespace), None)
         if tenant is None:
             if len(self._tenants) >= self.config.max_namespaces:
                 _, gone = self._tenants.popitem(last=False)
                 del self._by_number[gone.number]
-            tenant = _Tenant(self._next_tenant, Identity(self.config), self._new_value())
+                self.anchors.forget_tenant(gone.number)
+                self.prompts.forget_tenant(gone.number)
+            identity, value = Identity(self.config), self._new_value()
+            tenant = Tenant(self._next_tenant, identity, value, namespace)
             self._next_tenant += 1
-            self._tenants[namespace] = tenant
             self._by_number[tenant.number] = tenant
-        self._tenants.move_to_end(namespace)
+        self._tenants[namespace] = tenant
+        tenant.namespace = namespace
         return tenant
 
-    def _restored(self, namespace: Namespace) -> _Tenant | None:
-        """A tenant from a snapshot, which knows it by a digest until it calls again."""
-        tenant = self._tenants.pop(_hidden(namespace), None)
-        if tenant is not None:
-            self._tenants[namespace] = tenant
-        return tenant
+    def tenant(self, number: int) -> Tenant | None:
+        """What is known of a tenant; None if it is forgotten."""
+        return self._by_number.get(number)
 
     def _new_value(self) -> Value:
         if isinstance(self.config, CacheScoutConfig):
@@ -298,6 +358,7 @@ class Scout:
             "horizon": self.horizon,
             "guard": self.guard,
             "tenants": tenants,
+            "anchors": warm_start.hot(self),
         }
         return snapshot.Frozen(parts, self._rule(), model)
 
@@ -311,7 +372,8 @@ class Scout:
         fresh = Scout(self.config, self.horizon.capacity, self._page_size)
         with snapshot.reading():
             fresh._fill(snapshot.unpack(data, self._rule(), model))
-        self.__dict__.update(fresh.__dict__)
+        kept = {"planner": self.planner, "ledger": self.ledger}
+        self.__dict__.update(fresh.__dict__ | kept)
 
     def _fill(self, parts: dict[str, Any]) -> None:
         self.clock, self._next_tenant = int(parts["clock"]), int(parts["next_tenant"])
@@ -323,12 +385,13 @@ class Scout:
         most = self.config.max_namespaces
         snapshot.bounded(bounds.Held("max_namespaces", len(parts["tenants"]), most))
         for name, number, identity, value in parts["tenants"]:
-            tenant = _Tenant(number, Identity(self.config), self._new_value())
+            tenant = Tenant(number, Identity(self.config), self._new_value(), None)
             snapshot.fill(tenant.identity, identity)
             snapshot.fill(tenant.value, value)
             for held in bounds.held(tenant.identity, tenant.value, self.config):
                 snapshot.bounded(held)
             self._tenants[name] = self._by_number[number] = tenant
+        warm_start.take_up(self, parts["anchors"])
 
     def _rule(self) -> str:
         return "cachescout" if isinstance(self.config, CacheScoutConfig) else "scout"
@@ -351,7 +414,8 @@ class Scout:
     def bytes(self) -> int:
         """Memory held by all that was learned and is remembered, without the tree's own tags."""
         tenants = sum(t.value.bytes() + t.identity.bytes() for t in self._tenants.values())
-        return tenants + (0 if self.guard is None else self.guard.shadow.bytes())
+        guard = 0 if self.guard is None else self.guard.shadow.bytes()
+        return tenants + self.anchors.bytes() + self.prompts.bytes() + guard
 
 
 def _hidden(namespace: Namespace) -> Namespace:

@@ -1,10 +1,10 @@
 """Which session does a call belong to, from token ids alone.
 
 In order of strength: the prompt continues a call's output; it quotes outputs of one session
-(lineage); it extends a prompt that already quoted that session; the task's own wording; else the
-session is new. Two sessions that turn out to be one are merged, the older one surviving. The
-order and the constants come from recorded multi-agent runs; a missed link costs more than a late
-one, a wrong link more than a missed one.
+(lineage); it extends a prompt that already quoted that session; it prolongs an earlier prompt up
+to that one's last words; the task's own wording; else the session is new. Two sessions that turn
+out to be one are merged, the older one surviving. The order and the constants come from recorded
+multi-agent runs; a missed link costs more than a late one, a wrong link more than a missed one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from radix_policy.lineage import WIDTH, OutputIndex, Quote, TextIndex, Windows, 
 GRID = 4
 _LEVEL_QUOTED = 1
 _LEVEL_OWN = 2
+_LEVEL_PART = 3
 _RUNNER_UP = 1.5
 _MERGE_COVERAGE = 0.7
 _MERGE_WINDOWS = 8
@@ -31,14 +32,21 @@ _STUCK = 64
 _MAX_AGENTS = 1024
 _MAX_ABSORBED = 1024
 _EXTENDED = 8
+_DEEPER = 64
+_TAIL = 512
+_STEP = 32
 _DEAD = -2
 
 
 @dataclass(slots=True)
 class _Session:
+    """``prompt``: tokens of its last one; ``reached``: how many of them other prompts share."""
+
     last: int
     calls: int = 0
     running: int = 0
+    reached: int = 0
+    prompt: int = 0
     agents: set[int] = field(default_factory=set)
     absorbed: list[int] = field(default_factory=list)
 
@@ -63,29 +71,33 @@ class _Continuations:
     """Checkpoints of calls: a prefix of a conversation -> its session, on a grid of 4 tokens.
 
     Levels: 2, the prefix reaches into the conversation's own output; 1, past an output that the
-    prompt quotes; 0, a whole prompt that nothing else explains, dead once two sessions had it.
+    prompt quotes; 0, a whole prompt that nothing else explains, dead once two sessions had it; 3,
+    the same without some of its last words.
     """
 
     def __init__(self, max_bits: int = 16) -> None:
         self._table = HashMap(max_bits)
 
-    def find(self, H: Hashes, block: int = 4096) -> tuple[_Known, _Known]:
-        """The longest prefix known at levels 1 and 2, and the longest beyond it at level 0."""
+    def find(self, H: Hashes, block: int = 4096) -> tuple[_Known, _Known, _Known]:
+        """The longest prefix known at levels 1 and 2; the longest beyond it at level 0, at 3."""
         stop = (len(H) - 1) // GRID * GRID
-        whole = _Known()
+        whole, part = _Known(), _Known()
         while stop >= GRID:
             start = max(GRID, stop - block + GRID)
             lengths = np.arange(start, stop + 1, GRID)
             values = self._table.get(prefix_hashes(H, lengths))
             for k in np.flatnonzero(values >= 0)[::-1].tolist():
                 session, level = divmod(int(values[k]), 4)
+                if level == _LEVEL_PART:
+                    part = part if part.length else _Known(int(lengths[k]), session, level)
+                    continue
                 if level:
-                    return _Known(int(lengths[k]), session, level), whole
+                    return _Known(int(lengths[k]), session, level), whole, part
                 # As long as the prompt itself it would be the same prompt: another's as well.
                 if not whole.length and len(H) - 1 - int(lengths[k]) >= _EXTENDED:
                     whole = _Known(int(lengths[k]), session, 0)
             stop = start - GRID
-        return _Known(), whole
+        return _Known(), whole, part
 
     def add(self, H: Hashes, lengths: Iterable[int], above: int, session: int, level: int) -> None:
         """Remember those of ``lengths`` (moved down to the grid) that are above ``above``."""
@@ -148,6 +160,7 @@ class SessionLinker:
         self._prompt_trust = _Trust(0.6, 0.8, 4)
         self._text_trust = _Trust(0.8, 0.8, 4)
         self._key_trust = _Trust(0.9, 0.8, 8)
+        self._chains: dict[int, _Trust] = {}
 
     # -- ids ---------------------------------------------------------------------------
 
@@ -219,7 +232,7 @@ class SessionLinker:
         several sessions have in common, which is evidence of nothing. ``agent``: who calls.
         ``key``: the routing key the client sent; some clients send one per session, some do not.
         """
-        known, whole = self._continuations.find(H)
+        known, whole, part = self._continuations.find(H)
         known = known._replace(session=self.root(known.session))
         if known.session not in self._sessions:
             known = _Known()
@@ -227,8 +240,10 @@ class SessionLinker:
         quotes, hit = self._outputs.quotes(windows, self.root)
         quotes = [q for q in quotes if q.session in self._sessions]
         session = self._evident(known, quotes)
+        chain, prolonged = self._prolonged(len(H) - 1, part, shared, agent)
         hints = (
             (self._prompt_trust, whole.session if whole.length > shared else -1, True),
+            (chain, prolonged, True),
             (self._key_trust, self._keys.get(key or "", -1), False),
             (self._text_trust, self._worded(windows, session, agent), False),
         )
@@ -242,6 +257,10 @@ class SessionLinker:
         session = self.root(session)
         if key is not None:
             self._remember_key(key, session)
+        record = self._sessions[session]
+        record.prompt = len(H) - 1
+        if part.length > shared + _DEEPER:
+            record.reached = max(record.reached, part.length)
         self._remember_prompt(H, session, known, quotes)
         self._texts.add(windows.hashes[~hit], session, self.root)
         return Link(session, new, merged)
@@ -270,6 +289,29 @@ class SessionLinker:
         if meant or hint == session:
             trust.learn(hint == session)
         return session
+
+    def _prolonged(self, n: int, part: _Known, shared: int, agent: int) -> tuple[_Trust, int]:
+        """The session whose last prompt this one of ``n`` tokens prolongs, -1 if none.
+
+        For conversations in which no output is found again and the last words of a prompt are
+        replaced by the next one. With it, how far ``agent`` is trusted to talk like that: prompts
+        that only have an anchor in common part where the ones before them parted, those of a
+        conversation share more with the last prompt than that one did with any before it.
+        """
+        trust = self._chains.pop(agent, None) or _Trust(0.75, 0.5, 3)
+        self._chains[agent] = trust
+        if len(self._chains) > _MAX_AGENTS:
+            del self._chains[next(iter(self._chains))]
+        session = self.root(part.session)
+        record = self._sessions.get(session)
+        if record is None or part.length <= shared + _DEEPER:
+            return trust, -1
+        deeper = part.length > record.reached + _DEEPER
+        longer = part.length >= record.prompt - _TAIL - _STEP and n > record.prompt
+        if record.reached and (deeper or not longer):
+            trust.learn(deeper)
+        record.reached = max(record.reached, part.length)
+        return trust, session if deeper or longer else -1
 
     def _worded(self, windows: Windows, session: int | None, agent: int) -> int:
         """The session whose wording the prompt shares, where that is of use; else -1."""
@@ -306,6 +348,8 @@ class SessionLinker:
         if not level and own:
             length, level = min(own) + WIDTH, _LEVEL_QUOTED
         if not level or n - GRID <= length:
+            parts = [*range(n - _TAIL, n - 16, _STEP), *(n - (1 << k) for k in range(10, 13))]
+            self._continuations.add(H, parts, 0, session, _LEVEL_PART)
             self._continuations.add_whole(H, session, self.root)
             return
         lengths = [n - GRID, n - 16, *(n - (1 << k) for k in range(5, 13))]

@@ -1,4 +1,5 @@
-"""What was learned, as bytes and on disk. Never text: no token id, no prompt, no client's label.
+"""What was learned, as bytes and on disk. No prompt, no client's label, and of token ids only those
+of anchors (see :mod:`radix_policy.warm_start`).
 
 A snapshot is an ``.npz`` archive of numpy arrays and one JSON tree; nothing in it is executed.
 ``KEPT`` is all that leaves the process, ``LEFT`` what stays behind on purpose: the tables that
@@ -35,10 +36,12 @@ from radix_policy import (
     hashing,
     horizon,
     identity,
+    lines,
     live,
     reuse,
     sessions,
     signatures,
+    survival,
     transitions,
     trie,
 )
@@ -54,14 +57,15 @@ KEPT: dict[type, tuple[str, ...]] = {
     guard.Guard: ("cap", "bucket", "forgiven", "switches", "shadow_hits", "real_hits"),
     ScoutValue: (
         "counts", "sessions", "rows", "reuse", "_refreshed", "_changed", "_outdated",
-        "_mean_end", "_q", "_q_turn", "_gamma", "_marginal", "_G", "_from_start",
-        "_slots", "_lines",
+        "survival", "_gamma", "_G", "_from_start", "_lines",
     ),
+    survival.Survival: ("mean_end", "q", "q_turn", "turns_ahead"),
+    lines.SessionLines: ("slots", "place", "table"),
     CacheScoutValue: ("rows", "_follows", "_current", "_gap", "_now", "_refreshed", "_hops"),
     transitions.AgentRows: ("_row", "_agent"),
     transitions.Counts: (
         "size", "_room", "_follows", "_flat", "_gaps", "_ranks", "_mixture", "all_gaps",
-        "all_ranks", "count_ranks", "all_mixture", "turn_ends", "turn_goes",
+        "longest_gap", "all_ranks", "count_ranks", "all_mixture", "turn_ends", "turn_goes",
     ),
     live.LiveSessions: (
         "by_id", "_awake", "_asleep", "_free", "_used",
@@ -89,10 +93,11 @@ LEFT: dict[type, tuple[str, ...]] = {
     horizon.Horizon: ("capacity",),
     guard.Guard: ("shadow", "rate"),
     ScoutValue: (
-        "config", "horizon", "_next", "_valued", "_busy", "_moved", "_scratch", "_values", "_odds",
-        "_place",
+        "config", "horizon", "_next", "_valued", "_busy", "_moved", "_weights", "_newborn",
+        "_odds",
     ),
-    CacheScoutValue: ("config", "_survival"),
+    survival.Survival: ("_config", "_horizon", "_counts", "_sessions"),
+    CacheScoutValue: ("config", "_own_sessions", "_survival"),
     transitions.AgentRows: ("limit", "_on_reuse"),
     transitions.Counts: ("_config",),
     live.Session: ("waiting",),
@@ -101,9 +106,9 @@ LEFT: dict[type, tuple[str, ...]] = {
     divergence.Divergence: ("_reference",),
     anchors.AnchorIndex: ("_windows",),
     sessions.SessionLinker: (
-        "_max", "_forgotten", "_continuations", "_outputs", "_texts", "_keys",
+        "_max", "_forgotten", "_continuations", "_outputs", "_texts", "_keys", "_chains",
     ),
-    sessions._Session: ("running",),
+    sessions._Session: ("running", "reached", "prompt"),
     sessions._Trust: ("_needed",),
 }  # fmt: skip
 

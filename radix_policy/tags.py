@@ -53,9 +53,13 @@ class Tag:
 
     def node_class(self) -> NodeClass:
         """The class that the node's value is looked up by."""
-        if self.shared:
-            return NodeClass(self.tenant, SHARED, self.agents, NodeKind.PROMPT, 0)
-        return NodeClass(self.tenant, self.session, self.agents, self.kind, self.number)
+        return NodeClass(*self.owner_class(), 0 if self.session == SHARED else self.number)
+
+    def owner_class(self) -> tuple[int, int, tuple[int, ...], NodeKind]:
+        """The class but for when the node was used last."""
+        if self.session == SHARED:
+            return self.tenant, SHARED, self.agents, NodeKind.PROMPT
+        return self.tenant, self.session, self.agents, self.kind
 
 
 def born(call: Dispatch, start: int, end: int, prompt: int) -> Tag:

@@ -7,6 +7,7 @@ mean is in ``passage`` and ``value``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ _GLOBAL_DECAY = 0.998
 
 def gap_bin(gap: int) -> int:
     """The quarter octave of a gap in dispatches, 0 for a gap of one."""
-    return min(GAP_BINS - 1, int(4 * np.log2(max(gap, 1))))
+    return min(GAP_BINS - 1, int(4 * math.log2(max(gap, 1))))
 
 
 class AgentRows:
@@ -49,6 +50,10 @@ class AgentRows:
     def get(self, agent: int) -> int | None:
         """The agent's row, or None if it has none (any more)."""
         return self._row.get(agent)
+
+    def agents(self) -> list[int]:
+        """The agents that have a row, by row."""
+        return list(self._agent)
 
     def agent(self, row: int) -> int:
         """The agent that holds ``row``."""
@@ -75,7 +80,8 @@ class Counts:
 
     ``follows`` (n, n): row j ran right after row i. ``ends`` (n,): sessions that ended at i.
     ``seen`` (n,): calls. ``starts`` (n,): sessions begun by i. ``gaps`` (n, GAP_BINS): dispatches
-    until the session's next call, by agent; ``all_gaps`` (GAP_BINS,) of all. ``ranks`` and
+    until the session's next call, by agent; ``all_gaps`` (GAP_BINS,) of all, ``longest_gap`` the
+    last bin with any. ``ranks`` and
     ``count_ranks`` (n or RANKS + 1, RANKS + 1): where the next agent stood, by agent and by the
     number of agents in the session. ``mixture`` (n, 2): credit of chain and ranks. ``turn_ends``,
     ``turn_goes`` (TURNS,): sessions that ended after / went on past turn t.
@@ -91,6 +97,7 @@ class Counts:
         self._ranks = np.zeros((8, RANKS + 1))
         self._mixture = np.zeros((8, 2))
         self.all_gaps = np.zeros(GAP_BINS)
+        self.longest_gap = 0
         self.all_ranks = np.zeros(RANKS + 1)
         self.count_ranks = np.zeros((RANKS + 1, RANKS + 1))
         self.all_mixture = np.zeros(2)
@@ -137,6 +144,7 @@ class Counts:
         self._follows[before, after] += 1
         self.turn_goes[min(turn, TURNS - 1)] += 1
         where = gap_bin(gap)
+        self.longest_gap = max(self.longest_gap, where)
         self._gaps[before] *= self._config.gap_decay
         self._gaps[before, where] += 1
         self.all_gaps *= self._config.gap_decay
@@ -154,9 +162,10 @@ class Counts:
         total = markov + rank
         if total <= 0:
             return
-        share = np.array((markov / total, rank / total))
-        self._mixture[before] = self._mixture[before] * self._config.rank_decay + share
-        self.all_mixture = self.all_mixture * _GLOBAL_DECAY + share
+        share, keep = (markov / total, rank / total), self._config.rank_decay
+        own, everyone = self._mixture[before].tolist(), self.all_mixture.tolist()
+        self._mixture[before] = [keep * own[k] + share[k] for k in (0, 1)]
+        self.all_mixture[:] = [_GLOBAL_DECAY * everyone[k] + share[k] for k in (0, 1)]
 
     def end(self, row: int, turn: int, weight: float = 1.0) -> None:
         """A session ended at ``row`` after ``turn`` calls; weight -1 takes it back."""

@@ -122,7 +122,7 @@ class Trie:
                 node, at = child, at + len(edge)
                 nodes.append(node)
                 continue
-            return nodes, at // KEY, (child, _common(edge, keys, at))
+            return nodes, at // KEY, (child, common(edge, keys, at))
         return nodes, at // KEY, None
 
     def insert(self, path: Path, session: int) -> list[Node]:
@@ -245,7 +245,7 @@ class Trie:
             self._leaves[parent.number] = parent
 
 
-def _common(edge: bytes, keys: bytes, at: int) -> int:
+def common(edge: bytes, keys: bytes, at: int) -> int:
     """How many keys ``edge`` shares with ``keys`` from ``at``: prefixes once apart stay apart."""
     low, high = 1, min(len(edge), len(keys) - at) // KEY
     while low < high:

@@ -26,8 +26,8 @@ MODES = ("on", "shadow")
 class Setting:
     """A field that can be changed at run time.
 
-    ``check`` raises :class:`ConfigError` for a value that is not accepted; ``apply`` gets the tree
-    cache and the value, and returns what the value was before.
+    ``check`` raises :class:`ConfigError` for a value that is not accepted; ``apply`` gets the
+    scheduler and the value, and returns what the value was before.
     """
 
     name: str
@@ -40,13 +40,33 @@ def _check_mode(value: Any) -> None:
         raise ConfigError(f"mode must be one of {', '.join(MODES)}, got {value!r}")
 
 
-def _set_mode(tree_cache: Any, value: str) -> str:
+def _set_mode(scheduler: Any, value: str) -> str:
     from scout_sglang.tree_core import set_mode
 
-    return set_mode(tree_cache, value)
+    return set_mode(scheduler.tree_cache, value)
 
 
-SETTINGS: tuple[Setting, ...] = (Setting("mode", _check_mode, _set_mode),)
+def _check_keep(value: Any) -> None:
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        raise ConfigError(f"keep must be a list of texts, got {value!r}")
+
+
+def _set_keep(scheduler: Any, value: list[str]) -> list[str]:
+    warmup = getattr(scheduler, "scout_warmup", None)
+    if warmup is None:
+        raise ConfigError("keep cannot be changed: this server has no warm-up")
+    before = list(warmup.keep_list.entries)
+    try:
+        warmup.set_keep(value)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return before
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("mode", _check_mode, _set_mode),
+    Setting("keep", _check_keep, _set_keep),
+)
 
 
 def check(wanted: Any) -> None:
@@ -62,15 +82,15 @@ def check(wanted: Any) -> None:
         known[name].check(value)
 
 
-def change(tree_cache: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def change(scheduler: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Check all fields, then change them; what each was and is."""
     check(wanted)
     changed = {}
     for setting in SETTINGS:
         if setting.name in wanted:
             new = wanted[setting.name]
-            old = setting.apply(tree_cache, new)
-            calls_of(tree_cache).counters.changed(setting.name, old, new)
+            old = setting.apply(scheduler, new)
+            calls_of(scheduler.tree_cache).counters.changed(setting.name, old, new)
             logger.info("scout: %s changed from %r to %r by request", setting.name, old, new)
             changed[setting.name] = {"from": old, "to": new}
     return changed
@@ -81,9 +101,9 @@ def answer(scheduler: Any, body: Mapping[str, Any]) -> dict[str, Any]:
     cache = scheduler.tree_cache
     match body.get("do"):
         case "state":
-            result = overview(cache) or {}
+            result = overview(cache, warmup_state(scheduler)) or {}
         case "config":
-            result = {"changed": change(cache, body["set"])}
+            result = {"changed": change(scheduler, body["set"])}
         case "snapshot":
             result = _write_state(calls_of(cache))
         case other:
@@ -97,6 +117,12 @@ def _write_state(calls: Any) -> dict[str, Any]:
         raise ConfigError("no state_path is configured; --radix-eviction-policy-config takes one")
     begun = file.write(calls.scout)
     return {"begun": begun, "state": file.state()}
+
+
+def warmup_state(scheduler: Any) -> dict[str, float] | None:
+    """What the warm-up says of itself, None without one."""
+    warmup = getattr(scheduler, "scout_warmup", None)
+    return None if warmup is None else warmup.state()
 
 
 def dp_rank() -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
+from radix_policy.prefix_store import Prefix
 from radix_policy.scout import Scout
 from scout_sglang.counters import Counters
 from scout_sglang.faults import FAULTS, guarded
@@ -27,21 +28,33 @@ logger = logging.getLogger(__name__)
 MOST_CALLS = 1 << 16
 LABELS = {"agent", "session", "end_of_session"}
 _NOT_A_CALL = "HEALTH_CHECK"
+_NOT_TOKENS = (
+    "multimodal_inputs",
+    "input_embeds",
+    "positional_embed_overrides",
+    "token_type_ids",
+    "session",
+)
+"""Fields of a request that change what its KV holds beside the token ids."""
 
 
 class Underway(NamedTuple):
     """A call between arrival and end: what the policy made of it, its prompt's length.
 
-    ``agent_named``: the client said which agent calls.
+    ``agent_named``: the client said which agent calls. ``tokens``: those of a warm-up that has
+    not run yet.
     """
 
     dispatch: Dispatch
     prompt: int
     agent_named: bool = False
+    tokens: Tokens | None = None
 
 
 class Calls:
     """The calls under way, by request id, and their passage into :class:`Scout`.
+
+    ``loaded``: tokens that warm-ups have brought back from a host tier.
 
     At most ``MOST_CALLS`` are kept; should an end never be announced, the oldest is abandoned.
     """
@@ -56,6 +69,8 @@ class Calls:
         self._by_rid: OrderedDict[str, Underway] = OrderedDict()
         self._admitted: set[str] = set()
         self._started: set[str] = set()
+        self._pieces: dict[str, Underway] = {}
+        self.loaded = 0
 
     def __len__(self) -> int:
         return len(self._by_rid)
@@ -77,8 +92,21 @@ class Calls:
         if len(self._by_rid) > MOST_CALLS:
             self.abandon(next(iter(self._by_rid)))
 
+    def warm(self, rid: str, prefix: Prefix) -> None:
+        """A warm-up of ``prefix`` enters the queue: it marks nodes, and nothing is learned."""
+        tenant, agent, session, number, anchor, tokens = prefix
+        number = number or self.scout.clock
+        dispatch = Dispatch(tenant, session, agent, number, anchor, labelled=True)
+        self._pieces[rid] = Underway(dispatch, len(tokens), tokens=tokens)
+
+    def is_piece(self, rid: str) -> bool:
+        """Whether this warm-up is queued or runs."""
+        return rid in self._pieces
+
     def admit(self, rid: str) -> Underway | None:
         """The request is being matched against the tree; returns the call, None if unknown."""
+        if rid in self._pieces:
+            return self._pieces[rid]
         underway = self._by_rid.get(rid)
         if underway is not None and rid not in self._admitted:
             self._admitted.add(rid)
@@ -91,6 +119,8 @@ class Calls:
 
         ``req``: SGLang's request, for a shadow to follow.
         """
+        if (piece := self._pieces.get(rid)) is not None:
+            return self._warmed(rid, piece, hit)
         underway = self._by_rid.get(rid)
         if underway is not None and rid not in self._started:
             self._started.add(rid)
@@ -127,6 +157,12 @@ class Calls:
             self._unfollow(rid, None)
             self.scout.abandon(underway.dispatch)
 
+    def _warmed(self, rid: str, piece: Underway, hit: int) -> Underway:
+        if piece.tokens is not None:
+            self.scout.warmed(piece.dispatch, piece.tokens, hit)
+            self._pieces[rid] = piece._replace(tokens=None)
+        return piece
+
     @guarded("flush")
     def flush(self) -> None:
         """The cache was emptied."""
@@ -162,6 +198,7 @@ class Calls:
         self.shadow = None
 
     def _pop(self, rid: str) -> Underway | None:
+        self._pieces.pop(rid, None)
         self._admitted.discard(rid)
         self._started.discard(rid)
         return self._by_rid.pop(rid, None)
@@ -190,6 +227,7 @@ def call_of(req: Any) -> Call:
         session=None if session is None else str(session),
         routing_key=req.routing_key,
         end_of_session=bool(label.get("end_of_session", False)),
+        plain=all(getattr(req, name, None) is None for name in _NOT_TOKENS),
     )
 
 
@@ -215,8 +253,15 @@ def calls_of(tree_cache: Any) -> Calls | None:
 @guarded("arrive")
 def _arrive(scheduler: Any, req: Any) -> None:
     calls = calls_of(scheduler.tree_cache)
-    if calls is not None and not req.rid.startswith(_NOT_A_CALL):
+    if calls is None:
+        return
+    if (piece := getattr(req, "scout_piece", None)) is not None:
+        tokens = _tokens(req.origin_input_ids)
+        calls.warm(req.rid, Prefix._make((*piece, tokens)))
+    elif not req.rid.startswith(_NOT_A_CALL):
         calls.arrive(req.rid, call_of(req))
+        if (warmup := getattr(scheduler, "scout_warmup", None)) is not None:
+            warmup.keep_list.refresh()
 
 
 @guarded("abandon")
@@ -232,6 +277,10 @@ def _finish(cache: Any, req: Any) -> None:
 
     calls = calls_of(cache)
     if calls is None or not req.finished():
+        return
+    if calls.is_piece(req.rid):
+        calls.loaded += req.cached_tokens_host
+        calls.abandon(req.rid)
         return
     if isinstance(req.finished_reason, FINISH_ABORT):
         calls.abandon(req.rid)

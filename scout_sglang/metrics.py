@@ -75,8 +75,11 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("faults_total", "counter", "Faults of ours that serving survived.", ("kind",)),
 )
 
-WARMUP_COUNTERS = ("pieces", "tokens_prefilled", "tokens_used", "tokens_wasted")
-"""How names of warm-up numbers begin that only grow; every other number is a gauge."""
+WARMUP_COUNTERS = {
+    "pieces_sent", "pieces_yielded", "pieces_lost", "plans", "tokens_prefilled", "tokens_loaded",
+    "tokens_used", "tokens_wasted", "seconds", "foreground_delayed", "foreground_delay_ms",
+}  # fmt: skip
+"""Numbers of the warm-up that only grow; every other one is a gauge."""
 
 
 class Metrics:
@@ -99,13 +102,13 @@ class Metrics:
             return None
         return cls({name: str(value) for name, value in context.collector.labels.items()})
 
-    def update(self, calls: Calls, tree_cache: Any) -> None:
-        """Bring everything up to date."""
+    def update(self, calls: Calls, tree_cache: Any, warmup: dict[str, float] | None = None) -> None:
+        """Bring everything up to date; ``warmup``: what the warm-up says of itself."""
         counters, described = calls.counters, describe(tree_cache) or {}
         self._serve(calls)
         for name, labels, value in _numbers(calls, tree_cache, described):
             self._set(name, labels, value)
-        for name, value in (described.get("warmup") or {}).items():
+        for name, value in (warmup or {}).items():
             self._warmup(name, value)
         for ages, name in (
             (counters.hit_ages, "kv_age_at_hit_seconds"),
@@ -184,7 +187,7 @@ class Metrics:
             value = int(value) if isinstance(value, bool) else None
         if value is None:
             return
-        counts = key.startswith(WARMUP_COUNTERS)
+        counts = key in WARMUP_COUNTERS
         name = f"warmup_{key}_total" if counts else f"warmup_{key}"
         if name not in self._metrics:
             if len(self._metrics) > len(DEFINITIONS) + _MOST_KEYS:

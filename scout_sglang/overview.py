@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from radix_policy import report
+from radix_policy.peek import Peek
 from scout_sglang.counters import Agent, Counters, Served
 from scout_sglang.dispatch import Calls, calls_of
 from scout_sglang.server_state import describe
@@ -27,8 +28,11 @@ SECRET = {"state_path"}
 """Fields of the configuration that are not shown."""
 
 
-def overview(tree_cache: Any) -> dict[str, Any] | None:
-    """Everything, JSON-ready; None if the cache runs none of our policies."""
+def overview(tree_cache: Any, warmup: dict[str, float] | None = None) -> dict[str, Any] | None:
+    """Everything, JSON-ready; None if the cache runs none of our policies.
+
+    ``warmup``: what the warm-up says of itself.
+    """
     calls = calls_of(tree_cache)
     described = describe(tree_cache)
     if calls is None or described is None:
@@ -59,7 +63,7 @@ def overview(tree_cache: Any) -> dict[str, Any] | None:
         "history": _history(calls),
         "evictions": _evictions(counters),
         "cache_map": _cache_map(counters, core.survey.holdings),
-        "warmup": described.get("warmup"),
+        "warmup": warmup,
         "changes": [
             {"ago": round(time.monotonic() - at, 1), "field": name, "from": old, "to": new}
             for at, name, old, new in counters.changes
@@ -97,7 +101,7 @@ def _busiest(counters: Counters) -> list[Agent]:
 def _agents(calls: Calls, holdings: list[Holding], capacity: int) -> list[dict[str, Any]]:
     """The busiest agents, then the others together; served tokens add up to the totals."""
     counters = calls.counters
-    known = report.agents(calls.scout)
+    known, peek = report.agents(calls.scout), Peek(calls.scout)
     resident: dict[Agent, int] = {}
     for holding in holdings:
         if holding.agent is not None:
@@ -118,7 +122,7 @@ def _agents(calls: Calls, holdings: list[Holding], capacity: int) -> list[dict[s
                 **_served(served),
                 "resident_tokens": held,
                 "resident_share": round(held / capacity, 4),
-                "value": _rounded(report.anchor_value(calls.scout, agent)),
+                "value": _rounded(peek.anchor(*agent)),
                 **(_words(calls, agent, about) if calls.scout.config.expose_prompts else {}),
             }
         )

@@ -52,7 +52,11 @@ ARGS = "sglang.srt.server_args.ServerArgs"
 CACHE = "sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache"
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
 HTTP = "sglang.srt.entrypoints.http_server"
-STATE = "sglang.srt.managers.scheduler_components.internal_state.SchedulerInternalStateController"
+PARTS = "sglang.srt.managers.scheduler_components"
+STATE = f"{PARTS}.internal_state.SchedulerInternalStateController"
+RECEIVER = f"{PARTS}.request_receiver.SchedulerRequestReceiver"
+STREAMER = f"{PARTS}.output_streamer.SchedulerOutputStreamer"
+REPORTER = f"{PARTS}.metrics_reporter.SchedulerMetricsReporter"
 
 HOOKS: tuple[Hook, ...] = (
     Hook(f"{ARGS}.from_cli_args", "scout_sglang.plugin:mark_command_line", "after", always=True),
@@ -66,6 +70,15 @@ HOOKS: tuple[Hook, ...] = (
     Hook(f"{SCHEDULER}.ingest_requests", "scout_sglang.upkeep:on_loop", "before"),
     Hook(f"{SCHEDULER}.handle_shutdown", "scout_sglang.upkeep:on_shutdown", "before"),
     Hook(f"{SCHEDULER}.handle_dumper_control", "scout_sglang.control:on_control", "around"),
+    Hook(f"{SCHEDULER}.init_request_receiver", "scout_sglang.warmup:on_receiver", "after"),
+    Hook(f"{RECEIVER}._pull_raw_reqs", "scout_sglang.warmup:on_pull", "around"),
+    Hook(f"{SCHEDULER}.maybe_sleep_on_idle", "scout_sglang.warmup:on_sleep", "around"),
+    Hook(f"{SCHEDULER}._create_generation_req", "scout_sglang.warmup_request:on_create", "around"),
+    Hook(f"{SCHEDULER}.send_abort_output", "scout_sglang.warmup_request:on_abort_output", "around"),
+    Hook(f"{STREAMER}.stream_output", "scout_sglang.warmup_request:on_stream", "around"),
+    Hook(
+        f"{REPORTER}.report_prefill_stats", "scout_sglang.warmup_request:on_prefill_stats", "around"
+    ),
     Hook(f"{STATE}.get_internal_state", "scout_sglang.server_state:on_internal_state", "after"),
     Hook(f"{HTTP}.launch_server", "scout_sglang.http:on_launch", "around", serves=True),
 )

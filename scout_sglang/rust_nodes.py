@@ -16,23 +16,29 @@ import torch
 _NOTHING = torch.empty(0, dtype=torch.int64)
 
 
-class Node(NamedTuple):
-    """A node on a path, as ``collect_path_info`` of the binding gives it."""
+class Victim(NamedTuple):
+    """A leaf about to be evicted.
+
+    ``above``: id of the node above, the root's if there is no other. ``start``, ``end``: its
+    depths. ``children``: of the node itself, none if it is a leaf. ``parent``: what is known of
+    the node above, None of the root.
+    """
 
     id: int
-    parent: int
+    above: int
     start: int
     end: int
-    value_len: int | None
     children: int
+    parent: Parent | None
 
 
-class Victim(NamedTuple):
-    """A leaf about to be evicted; ``parent`` is None below the root."""
+class Parent(NamedTuple):
+    """The node above a victim: its depths, its children."""
 
     id: int
-    node: Node
-    parent: Node | None
+    start: int
+    end: int
+    children: int
 
 
 class RustNodes:
@@ -42,35 +48,34 @@ class RustNodes:
         self._binding = binding
         self._bindings = bindings
 
-    def path(self, node: int) -> list[Node] | None:
-        """The last two nodes from the root to ``node``; None if it is gone."""
-        try:
-            path = self._binding.collect_path_info([node])[0]
-        except KeyError:
-            return None
-        return [Node(*info) for info in path[-2:]] or None
+    def marked(self, records: Mapping[int, Any]) -> Iterator[tuple[Any, list[tuple[int, int]]]]:
+        """Of each node with a tagged mark: the tag, and id and tokens of the nodes down to it."""
+        for node in list(records):
+            mark = records.get(node)
+            if mark is not None and mark.tag is not None:
+                yield mark.tag, self._sizes(node)
 
-    def sizes(self, node: int) -> list[tuple[int, int]]:
-        """Id and tokens of every node from the root to ``node``; empty if it is gone."""
+    def _sizes(self, node: int) -> list[tuple[int, int]]:
         try:
             path = self._binding.collect_path_info([node])[0]
         except KeyError:
             return []
         return [(info[0], info[3] - info[2]) for info in path]
 
-    def marked(self, records: Mapping[int, Any]) -> Iterator[tuple[Any, list[tuple[int, int]]]]:
-        """Of each node with a tagged mark: the tag, and id and tokens of the nodes down to it."""
-        for node in list(records):
-            mark = records.get(node)
-            if mark is not None and mark.tag is not None:
-                yield mark.tag, self.sizes(node)
-
     def victim(self, node: int) -> Victim | None:
         """``node`` as a victim, whether or not it may be evicted; None if it is gone."""
-        path = self.path(node)
-        if path is None:
+        try:
+            path = self._binding.collect_path_info([node])[0]
+        except KeyError:
             return None
-        return Victim(node, path[-1], path[-2] if len(path) > 1 else None)
+        if not path:
+            return None
+        parent = None
+        if len(path) > 1:
+            number, _, start, end, _, children = path[-2]
+            parent = Parent(number, start, end, children)
+        _, above, start, end, _, children = path[-1]
+        return Victim(node, above, start, end, children, parent)
 
     def unlocked(self, node: int) -> bool:
         """Whether locking it takes tokens out of the evictable ones; leaves no lock behind."""
@@ -95,9 +100,9 @@ class RustNodes:
         key.frombytes(head.astype(np.int64).tobytes())
         self._binding.set_is_write_back(True)
         try:
-            self._binding.insert_host(victim.node.parent, extra_key, key, _NOTHING, [], salt)
+            self._binding.insert_host(victim.above, extra_key, key, _NOTHING, [], salt)
         finally:
             self._binding.set_is_write_back(False)
-        path = self.path(victim.id)
-        assert path is not None and len(path) == 2
-        return Victim(victim.id, path[1], path[0])
+        cut = self.victim(victim.id)
+        assert cut is not None and cut.parent is not None
+        return cut

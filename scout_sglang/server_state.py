@@ -45,4 +45,6 @@ def on_internal_state(result: Any, controller: Any, *args: Any) -> None:
     """AFTER SchedulerInternalStateController.get_internal_state: add an entry ``scout``."""
     described = describe(controller.scheduler.tree_cache)
     if described is not None:
+        if (warmup := getattr(controller.scheduler, "scout_warmup", None)) is not None:
+            described["warmup"] = warmup.state()
         result.internal_state["scout"] = described

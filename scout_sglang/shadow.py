@@ -161,6 +161,10 @@ class Shadow:
 
     admit = get
 
+    def is_piece(self, rid: str) -> bool:
+        """No warm-up runs in a shadow."""
+        return False
+
     def start(self, rid: str, hit: int, req: Any = None) -> Any:
         """The double has hit ``hit`` tokens: that is what the policy learns."""
         underway = self.get(rid)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from radix_policy import report
 from radix_policy.call import NodeKind
+from radix_policy.peek import Peek
 from radix_policy.tags import SHARED, NodeClass, Tag
 
 Paths = Iterator[tuple[Any, list[tuple[int, int]]]]
@@ -124,12 +124,13 @@ class Survey:
         self._publish(scout, classes, rest)
 
     def _publish(self, scout: Any, classes: dict[NodeClass, int], rest: int) -> None:
+        peek = Peek(scout)
         holdings = [
             Holding(
                 "anchor" if key.session == SHARED else "history",
                 (key.tenant, key.agents[0]) if len(key.agents) == 1 else None,
                 tokens,
-                report.value(scout, key),
+                peek.score(key),
             )
             for key, tokens in classes.items()
         ]

@@ -290,7 +290,7 @@ class RustScoutCore(RustUnifiedTreeCore):
             self.buckets.drop(mark)
             del self.records[node]
             return None
-        if victim.node.children:
+        if victim.children:
             self.buckets.drop(mark)
             return None
         if not self.nodes.unlocked(node):
@@ -315,10 +315,10 @@ class RustScoutCore(RustUnifiedTreeCore):
         """Hand the mark of a node that is gone up to its parent, which may be a leaf now."""
         self._parked.discard(victim.id)
         mark = self.records.pop(victim.id, None)
-        node, parent = victim.node, victim.parent
-        self._count_eviction(mark, node.end - node.start)
+        self._count_eviction(mark, victim.end - victim.start)
         if mark is not None:
             self.buckets.drop(mark)
+        parent = victim.parent
         if parent is None:
             return
         upper = self.records.get(parent.id)
@@ -326,7 +326,7 @@ class RustScoutCore(RustUnifiedTreeCore):
             upper = self.records[parent.id] = Mark(0)
         if mark is not None:
             inherit(upper, mark, parent.start, parent.end, self._root)
-            size = (node.end - node.start) * _TOKEN_BYTES
+            size = (victim.end - victim.start) * _TOKEN_BYTES
             if upper.tail is None and mark.tail is not None and len(mark.tail) > size:
                 upper.tail = mark.tail[:-size]
         if parent.children == 1:
@@ -374,11 +374,10 @@ class RustScoutCore(RustUnifiedTreeCore):
 
         Returns the victim as it is then.
         """
-        node = victim.node
-        size = node.end - node.start
+        size = victim.end - victim.start
         shortfall = self.shortfall or 0
         kept = (size - max(shortfall, 1)) // self.page_size * self.page_size if self.trims else 0
-        anchor = mark.anchor // self.page_size * self.page_size - node.start
+        anchor = mark.anchor // self.page_size * self.page_size - victim.start
         if anchor < size:
             kept = max(kept, anchor)
         if kept > 0 and mark.tail is not None and len(mark.tail) >= size * _TOKEN_BYTES:

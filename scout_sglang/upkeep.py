@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from scout_sglang.control import dp_rank
+from scout_sglang.control import dp_rank, warmup_state
 from scout_sglang.dispatch import Calls, calls_of
 from scout_sglang.faults import FAULTS, guarded
 from scout_sglang.metrics import Metrics
@@ -27,6 +27,7 @@ class Upkeep:
     def __init__(self, scheduler: Any, calls: Calls) -> None:
         self.state_file = _state_file(calls)
         self.metrics = Metrics.of(scheduler)
+        self._scheduler = scheduler
         self._metrics_due = self._survey_due = 0.0
         if self.state_file is not None:
             self.state_file.restore(calls.scout)
@@ -40,7 +41,7 @@ class Upkeep:
             survey.go_on()
         if self.metrics is not None and now >= self._metrics_due:
             self._metrics_due = now + METRICS_SECONDS
-            self.metrics.update(calls, tree_cache)
+            self.metrics.update(calls, tree_cache, warmup_state(self._scheduler))
             if now >= self._survey_due:
                 self._survey_due = now + SURVEY_SECONDS
                 survey.begin()

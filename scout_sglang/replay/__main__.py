@@ -58,7 +58,11 @@ def parser() -> argparse.ArgumentParser:
     cli.add_argument("--max-sessions", type=_positive, help="only the trace's first sessions")
     cli.add_argument("--max-prompt", type=_positive, help="a session ends before a longer prompt")
     cli.add_argument("--max-running", type=_positive, default=128, help="most calls at once")
-    cli.add_argument("--warmup", type=float, default=0.15, help="share of calls not counted")
+    cli.add_argument("--uncounted", type=float, default=0.15, help="share of calls not counted")
+    cli.add_argument(
+        "--idle-share", type=_share, default=0.0, help="of calls that idle time follows"
+    )
+    cli.add_argument("--warmup", choices=("on", "off"), default="on", help="ours use idle time")
     cli.add_argument("--json", type=Path, help="write all results here")
     cli.add_argument("--plot", type=Path, help="write hit (--plan: miss) rate over capacity here")
     for name, meaning in TIMING_OPTIONS.items():
@@ -124,7 +128,7 @@ def measure(source: str, args: argparse.Namespace) -> Measured:
         raise TraceError(f"{source}: no calls to replay")
     curve = None
     if args.plan:
-        curve = stack_curve(events(seeds[0]), args.page_size, int(args.warmup * facts.calls))
+        curve = stack_curve(events(seeds[0]), args.page_size, int(args.uncounted * facts.calls))
     if curve and not args.capacity:
         sizes = planner.plan_capacities(facts, curve, args.page_size)
     else:
@@ -224,10 +228,14 @@ def run_all(
                 ids=not args.no_ids,
                 end_labels=args.end_labels,
                 config=configs.get(policy, {}),
+                idle_share=args.idle_share,
+                warmup=args.warmup == "on",
+                seed=seed,
             )
             result = Result(policy, capacity, args.page_size, seed)
-            warmup = int(args.warmup * facts.calls)
-            results.append(replay(build(setting), setting.events(), result, warmup, progress.step))
+            uncounted = int(args.uncounted * facts.calls)
+            run = replay(build(setting), setting.events(), result, uncounted, progress.step)
+            results.append(run)
     return results
 
 
@@ -254,6 +262,13 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
     return value
 
 

@@ -13,11 +13,15 @@ from scout_sglang.replay.timing import Event, Job
 class Policy(Protocol):
     """A cache under test. It announces hits and evictions; the counting is the engine's.
 
-    ``evicted_tokens`` and ``guard_switches`` only grow.
+    ``evicted_tokens``, ``guard_switches`` and ``warmed_tokens`` only grow.
     """
 
     evicted_tokens: int
     guard_switches: int
+
+    @property
+    def warmed_tokens(self) -> int:
+        """Tokens prefilled by warm-ups."""
 
     def start(self, job: Job) -> int | None:
         """Admit the call: the number of prompt tokens found cached, None if it does not fit."""
@@ -31,7 +35,7 @@ class Policy(Protocol):
 
 @dataclass
 class Result:
-    """What one policy did with one schedule. Token counts leave out the warm-up share."""
+    """What one policy did with one schedule. Token counts leave out the first calls."""
 
     policy: str
     capacity: int
@@ -43,12 +47,19 @@ class Result:
     hit_tokens: int = 0
     evicted_tokens: int = 0
     guard_switches: int = 0
+    warmed_tokens: int = 0
     seconds: float = 0.0
     hits: list[int] | None = field(default=None, repr=False)
 
     @property
     def recomputed_tokens(self) -> int:
         return self.prompt_tokens - self.hit_tokens
+
+    @property
+    def warmed_share(self) -> float:
+        """Of all prefilled tokens, those that warm-ups prefilled."""
+        prefilled = self.recomputed_tokens + self.warmed_tokens
+        return self.warmed_tokens / prefilled if prefilled else 0.0
 
     @property
     def hit_rate(self) -> float:
@@ -67,18 +78,18 @@ def replay(
     policy: Policy,
     events: Iterable[Event],
     result: Result,
-    warmup_calls: int = 0,
+    uncounted_calls: int = 0,
     on_call: Callable[[], None] | None = None,
 ) -> Result:
     """Run ``events`` through ``policy`` and count into ``result``.
 
-    The first ``warmup_calls`` calls fill the cache and are not counted. A call that cannot be
+    The first ``uncounted_calls`` calls fill the cache and are not counted. A call that cannot be
     admitted is counted as failed and dropped; the rest of its session goes on as recorded.
     ``result.hits``, if it is a list, receives the cached tokens of each call (-1: failed).
     """
     running: set[int] = set()
     started = time.perf_counter()
-    evicted_before = 0
+    evicted_before = warmed_before = 0
     for event in events:
         job = event.job
         if not event.starts:
@@ -86,8 +97,9 @@ def replay(
                 running.remove(job.number)
                 policy.finish(job)
             continue
-        if job.number == warmup_calls:
+        if job.number == uncounted_calls:
             evicted_before = policy.evicted_tokens
+            warmed_before = policy.warmed_tokens
         hit = policy.start(job)
         if hit is not None:
             running.add(job.number)
@@ -96,7 +108,7 @@ def replay(
         result.calls += 1
         if hit is None:
             result.failed_calls += 1
-        elif job.number >= warmup_calls:
+        elif job.number >= uncounted_calls:
             result.prompt_tokens += len(job.prompt)
             result.hit_tokens += hit
         if on_call is not None:
@@ -104,5 +116,6 @@ def replay(
     policy.close()
     result.seconds = time.perf_counter() - started
     result.evicted_tokens = policy.evicted_tokens - evicted_before
+    result.warmed_tokens = policy.warmed_tokens - warmed_before
     result.guard_switches = policy.guard_switches
     return result

@@ -41,6 +41,8 @@ def _result(result: Result) -> dict[str, Any]:
         "failed_share": result.failed_share,
         "valid": result.failed_share <= MOST_FAILED,
         "guard_switches": result.guard_switches,
+        "warmed_tokens": result.warmed_tokens,
+        "warmed_share": result.warmed_share,
         "calls_per_second": result.calls_per_second,
     }
 

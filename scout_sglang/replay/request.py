@@ -6,17 +6,10 @@ from array import array
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from sglang.srt.managers.schedule_batch import ReqKvInfo
 
 from scout_sglang.replay.trace import Tokens
-
-
-def token_array(tokens: Tokens) -> array:
-    """The ids as the 64-bit array that SGLang keys its tree with."""
-    ids = array("q")
-    ids.frombytes(tokens.astype(np.int64).tobytes())
-    return ids
+from scout_sglang.tokens import token_array
 
 
 class LabRequest:
@@ -52,6 +45,7 @@ class LabRequest:
         self.sampling_params: Any = SimpleNamespace(custom_params=None)
         self.kv = ReqKvInfo()
         self.cached_tokens = 0
+        self.cached_tokens_host = 0
         self.lock: Any = None
         self.last_node: Any = None
         self.prefix_len = 0

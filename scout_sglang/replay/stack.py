@@ -74,9 +74,9 @@ class StackCurve:
 
 
 def stack_curve(
-    events: Iterable[Event], page_size: int, warmup_calls: int = 0, most_pages: int = 400_000
+    events: Iterable[Event], page_size: int, uncounted_calls: int = 0, most_pages: int = 400_000
 ) -> StackCurve:
-    """The curve of a schedule whose first ``warmup_calls`` calls are not counted.
+    """The curve of a schedule whose first ``uncounted_calls`` calls are not counted.
 
     Time O(pages + runs log calls), memory O(``most_pages``).
     """
@@ -88,7 +88,7 @@ def stack_curve(
             continue
         job = event.job
         reuses = stack.use(cached_pages(job, page_size), (len(job.prompt) - 1) // page_size)
-        if job.number < warmup_calls:
+        if job.number < uncounted_calls:
             continue
         prompt_tokens += len(job.prompt)
         for distance, pages in reuses:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from radix_policy import tags
+from radix_policy import tags, warm_start
 from radix_policy.call import Call, Dispatch, NodeKind
 from radix_policy.config import parse_config
 from radix_policy.scout import Scout
 from radix_policy.tags import SHARED, NodeClass
-from radix_policy.warmup import Residency
 
 AGENTS, SESSIONS = 5, 6
 CAPACITY = 4000
@@ -36,6 +35,25 @@ def text(seed: int, size: int) -> np.ndarray:
     """Fixed words: the same for the same seed, no two seeds sharing their first token."""
     rest = np.random.default_rng(seed).integers(0, 30_000, size - 1, dtype=np.int32)
     return np.concatenate([np.array([40_000 + seed], dtype=np.int32), rest])
+
+
+class Memory:
+    """An engine's memory: ``cached`` tokens of everything, ``spare`` ones, and ``leaves``."""
+
+    def __init__(self, cached: int = 0, spare: int = 1 << 20, leaves=(), whole: bool = False):
+        self.whole = whole
+        self.cached, self.spare, self.leaves = cached, spare, list(leaves)
+        self.asked: list[tuple[object, int]] = []
+
+    def resident(self, namespace, tokens) -> int:
+        self.asked.append((namespace, len(tokens)))
+        return min(self.cached, len(tokens))
+
+    def free(self) -> int:
+        return self.spare
+
+    def victims(self, worth):
+        return iter(self.leaves)
 
 
 class World:
@@ -134,8 +152,12 @@ class World:
             for tag, end in self.nodes
         ]
         predictions = [sorted(self.scout.predict(call).items()) for call, *_ in self.under_way]
-        residency = {agent: Residency(0, 100) for agent in self.agent_ids.values()}
-        return nodes, predictions, self.scout.act(0, residency), self.scout.state()["beta"]
+        return nodes, predictions, self.planned(), self.scout.state()["beta"]
+
+    def planned(self) -> tuple[int, ...] | None:
+        """Tenant, agent, session, start and end of what the policy would bring back."""
+        plan = self.scout.act(Memory())
+        return None if plan is None else (*plan.prefix[:3], plan.start, plan.stop)
 
     def worths(self) -> dict[tuple[int, int], float]:
         """By agent and kind, whatever its id: shared nodes under kind -1, then private ones."""
@@ -152,7 +174,12 @@ class World:
 def forget_text(scout: Scout) -> None:
     """Take from a Scout what its snapshot leaves out on purpose: private words, the cache."""
     scout.flush()
+    hot = warm_start.hot(scout)
+    for store in (scout.anchors, scout.prompts):
+        for number in scout._by_number:
+            store.forget_tenant(number)
     for tenant in scout._tenants.values():
+        tenant.namespace = None
         identity, value = tenant.identity, tenant.value
         for agent in identity._agents.values():
             agent.divergence._reference = None
@@ -167,3 +194,4 @@ def forget_text(scout: Scout) -> None:
             record.running = 0
         if hasattr(value, "reuse"):
             value.reuse._left.clear()
+    warm_start.take_up(scout, hot)

@@ -43,8 +43,8 @@ def test_per_session_gives_private_history_no_survival() -> None:
     value.arrive(1, PLANNER, 1)
     private = NodeClass(0, 1, (PLANNER,), NodeKind.PROMPT, 1)
     shared = NodeClass(0, SHARED, (PLANNER,), NodeKind.PROMPT, 0)
-    assert value.worth(private, 1) == 0.0
-    assert value.worth(shared, 1) == 1.0
+    assert value.worth(*private[1:], 1) == 0.0
+    assert value.worth(*shared[1:], 1) == 1.0
 
 
 def test_literal_follows_one_global_agent_through_interleaved_sessions() -> None:
@@ -164,7 +164,7 @@ def test_what_is_not_scored_is_ordered_by_recency_alone_and_what_is_never_falls_
     assert value.order(1.0, 0, 10) == pytest.approx(1.05 * 1.05 * 10)
     value.arrive(1, PLANNER, 1)
     unknown = NodeClass(0, SHARED, (TESTER,), NodeKind.PROMPT, 0)
-    assert 0.0 < value.worth(unknown, 1) < 1e-6
+    assert 0.0 < value.worth(*unknown[1:], 1) < 1e-6
 
 
 def test_with_prediction_off_every_anchor_survives_alike() -> None:

@@ -65,7 +65,7 @@ def test_the_shadow_never_holds_more_than_its_capacity(prompts, capacity) -> Non
         before = shadow.lookup(prefix(*prompt))
         shadow.insert(prefix(*prompt))
         assert before <= shadow.lookup(prefix(*prompt)) or len(prompt) > capacity
-        held = sum(len(n.hashes) for n in shadow._nodes.values())
+        held = sum(n.end - n.start for n in shadow._nodes.values())
         assert held == shadow.held <= capacity
 
 

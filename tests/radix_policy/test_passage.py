@@ -164,6 +164,17 @@ def test_neutral_turn_evidence_leaves_the_agents_end_probability() -> None:
 def test_a_fixed_cycle_is_fully_predictable_and_independence_not_at_all() -> None:
     assert passage.predictability(np.roll(np.eye(4), 1, axis=1)) == pytest.approx(1.0)
     assert passage.predictability(np.ones((4, 4))) == pytest.approx(0.0)
+
+
+def test_a_few_random_steps_do_not_look_predictable_and_a_few_regular_ones_do():
+    rng = np.random.default_rng(0)
+    for steps in (8, 16, 40, 200):
+        follows = np.zeros((4, 4))
+        np.add.at(follows, tuple(rng.integers(0, 4, (2, steps))), 1)
+        assert passage.evident_predictability(follows, 1.0) < 0.25
+        regular = steps / 4 * np.roll(np.eye(4), 1, axis=1)
+        assert passage.evident_predictability(regular, 1.0) > 0.25
+    assert passage.evident_predictability(np.zeros((4, 4)), 1.0) == 0.0
     assert passage.predictability(np.zeros((4, 4))) == 0.0
 
 
@@ -186,7 +197,9 @@ def test_predictability_is_one_less_the_share_of_entropy_that_is_left() -> None:
 
 def test_with_equal_end_rates_the_turns_ahead_change_nothing() -> None:
     D = np.array([[0.9, 0.5, 1.0, 0.01]])
-    same = passage.ends_by_turn(D, np.array([3]), np.full(64, 0.1), gamma=0.95, mean=0.1)
+    same = passage.ends_by_turn(
+        D, np.array([3]), passage.turns_ahead(np.full(64, 0.1)), gamma=0.95, mean=0.1
+    )
     assert np.allclose(same, D)
 
 
@@ -195,7 +208,8 @@ def test_what_lies_beyond_a_sure_end_is_worth_next_to_nothing() -> None:
     q[6] = 0.98
     base = 0.95 * 0.98
     D = np.array([[1.0, base, base**4]])
-    late = passage.ends_by_turn(D, np.array([5]), q, gamma=0.95, mean=0.02)[0]
-    early = passage.ends_by_turn(D, np.array([0]), q, gamma=0.95, mean=0.02)[0]
+    ahead = passage.turns_ahead(q)
+    late = passage.ends_by_turn(D, np.array([5]), ahead, gamma=0.95, mean=0.02)[0]
+    early = passage.ends_by_turn(D, np.array([0]), ahead, gamma=0.95, mean=0.02)[0]
     assert late[0] == early[0] == pytest.approx(1.0)
     assert late[2] < 0.05 * early[2]

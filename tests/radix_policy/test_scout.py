@@ -133,7 +133,14 @@ def test_the_state_names_no_client_and_no_token() -> None:
 
 # -- floods --------------------------------------------------------------------------------
 
-SMALL = {"max_agents": 8, "max_sessions": 16, "max_namespaces": 3, "max_anchor_nodes": 256}
+SMALL = {
+    "max_agents": 8,
+    "max_sessions": 16,
+    "max_namespaces": 3,
+    "max_anchor_nodes": 256,
+    "warmup_anchors": 2000,
+    "warmup_prompts": 2000,
+}
 
 
 def labelled_flood(k: int) -> Call:

@@ -143,6 +143,41 @@ def test_a_routing_key_links_only_after_it_has_proved_to_be_a_sessions(lab: Lab)
     assert lab.arrive(Writer(6).text(150) + ASSISTANT, agent=1, key="b").session == one.session
 
 
+def turns(lab: Lab, count: int) -> list[list[int]]:
+    """Prompts of one conversation that all end in other words: a reminder, a cut block."""
+    said, prompts = first(lab, lab.writer.text(300)), []
+    for _ in range(count):
+        prompts.append(said + lab.writer.text(90))
+        said = said + lab.writer.text(120)
+    return prompts
+
+
+def test_prompts_that_prolong_each_other_are_linked_once_they_have_kept_doing_so(lab: Lab) -> None:
+    early = [lab.say(prompt, [77]).session for prompt in turns(lab, 3)]
+    assert len(set(early)) == 3
+    for _ in range(12):
+        for prompt in turns(lab, 3):
+            lab.say(prompt, [77])
+    late = [lab.say(prompt, [77]).session for prompt in turns(lab, 3)]
+    assert len(set(late)) == 1
+
+
+@pytest.mark.parametrize("task", [40, 700], ids=["short tasks", "long tasks"])
+def test_prompts_that_share_an_anchor_not_yet_known_are_no_conversation(
+    lab: Lab, task: int
+) -> None:
+    anchors = [SYSTEM + lab.writer.text(800) for _ in range(24)]
+    for _ in range(5):
+        for anchor in anchors:
+            assert lab.say(anchor + USER + lab.writer.text(task) + ASSISTANT, [77]).new
+
+
+def test_agents_that_come_and_go_leave_a_bounded_trace(lab: Lab) -> None:
+    for agent in range(1100):
+        lab.say([5, agent], [6], agent=agent)
+    assert len(lab.linker._chains) == 1024
+
+
 def test_forgotten_sessions_are_announced_and_never_linked_to(lab: Lab) -> None:
     lab.linker._max = 3
     prompt, output = first(lab), lab.writer.text(30)

@@ -64,8 +64,8 @@ def test_an_ended_sessions_history_is_worth_nothing_and_a_live_ones_is() -> None
         value.admit(session, PLANNER, now)
         value.depart(session, PLANNER)
     value.end(500)
-    gone = value.private(500, (PLANNER,), NodeKind.PROMPT, now, now)
-    live = value.private(501, (PLANNER,), NodeKind.PROMPT, now, now)
+    gone = value.worth(500, (PLANNER,), NodeKind.PROMPT, now, now)
+    live = value.worth(501, (PLANNER,), NodeKind.PROMPT, now, now)
     assert gone == 0.0 < live
 
 
@@ -83,8 +83,8 @@ def test_a_branch_that_the_latest_call_passed_by_is_worth_a_tenth_of_the_spine()
     value.depart(1, CODER)
     value.arrive(1, CODER, 2)
     value.admit(1, CODER, 2)
-    stale = value.private(1, (CODER,), NodeKind.SPINE, 1, 2)
-    spine = value.private(1, (CODER,), NodeKind.SPINE, 2, 2)
+    stale = value.worth(1, (CODER,), NodeKind.SPINE, 1, 2)
+    spine = value.worth(1, (CODER,), NodeKind.SPINE, 2, 2)
     assert stale == pytest.approx(spine * 0.1 / 0.95)
 
 
@@ -94,12 +94,12 @@ def test_a_silent_session_is_presumed_over_and_its_return_takes_that_back() -> N
     value.arrive(99, PLANNER, now + 1)
     value.depart(99, PLANNER)
     now = run_pipeline(value, 8, start=41)
-    assert value.private(99, (PLANNER,), NodeKind.PROMPT, now, now) == 0.0
+    assert value.worth(99, (PLANNER,), NodeKind.PROMPT, now, now) == 0.0
     ends = value.counts.ends.sum()
     value.arrive(99, CODER, now + 1)
     value.depart(99, CODER)
     assert value.counts.ends.sum() == pytest.approx(ends - 1)
-    assert value.private(99, (CODER,), NodeKind.PROMPT, now + 1, now + 1) > 0.0
+    assert value.worth(99, (CODER,), NodeKind.PROMPT, now + 1, now + 1) > 0.0
 
 
 def test_a_flood_of_agents_and_sessions_keeps_the_tables_at_their_bounds() -> None:
@@ -123,7 +123,7 @@ def test_sessions_beyond_the_first_table_are_valued_between_two_refreshes() -> N
     for session in range(1, 40):
         value.arrive(session, PLANNER, calls + session)
     now = calls + 39
-    assert value.private(39, (PLANNER,), NodeKind.PROMPT, now, now) > 0.0
+    assert value.worth(39, (PLANNER,), NodeKind.PROMPT, now, now) > 0.0
 
 
 program = st.lists(
@@ -159,7 +159,7 @@ def run_program(steps) -> list[float]:
                 value.admit(session, agent, now)
                 value.depart(session, agent)
         seen.append(value.shared((agent,), now))
-        seen.extend(value.private(session, (agent,), kind, now, now) for kind in NodeKind)
+        seen.extend(value.worth(session, (agent,), kind, now, now) for kind in NodeKind)
         seen.extend(value.predict(session).values())
     return seen
 
@@ -229,8 +229,8 @@ def test_of_more_sessions_than_are_valued_the_longest_silent_are_worth_nothing(m
         value.arrive(session, session % 3, session + 1)
         if session != 1:
             value.depart(session, session % 3)
-    worth = [value.private(s, (s % 3,), NodeKind.PROMPT, used=s + 1, now=11) for s in range(10)]
+    worth = [value.worth(s, (s % 3,), NodeKind.PROMPT, used=s + 1, now=11) for s in range(10)]
     assert worth[0] == 0.0 and worth[2:6] == [0.0] * 4
     assert worth[1] > 0.5 and min(worth[6:]) > 0.0
     value.arrive(0, 0, 12)
-    assert value.private(0, (0,), NodeKind.PROMPT, used=1, now=12) > 0.5
+    assert value.worth(0, (0,), NodeKind.PROMPT, used=1, now=12) > 0.5

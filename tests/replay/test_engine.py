@@ -27,7 +27,9 @@ POLICIES = (
 SEQUENTIAL = Timing(sessions_per_second=1e-3)
 
 
-def run(sessions, policy, capacity, page_size=16, timing=None, seed=0, warmup_calls=0, **options):
+def run(
+    sessions, policy, capacity, page_size=16, timing=None, seed=0, uncounted_calls=0, **options
+):
     timing = timing or Timing()
     facts = describe(lambda: schedule(sessions, timing, seed), page_size)
     setting = Setting(
@@ -41,7 +43,7 @@ def run(sessions, policy, capacity, page_size=16, timing=None, seed=0, warmup_ca
     )
     built = build(setting)
     result = Result(policy, capacity, page_size, seed, hits=[])
-    return replay(built, schedule(sessions, timing, seed), result, warmup_calls), built
+    return replay(built, schedule(sessions, timing, seed), result, uncounted_calls), built
 
 
 def one_call_sessions(calls):
@@ -122,7 +124,7 @@ def test_a_prompt_larger_than_the_cache_is_counted_and_the_rest_goes_on():
 
 def test_warm_up_calls_fill_the_cache_and_are_not_counted():
     sessions = one_call_sessions([([1] * 64, [2])] * 4)
-    result, _ = run(sessions, "lru", 512, warmup_calls=3)
+    result, _ = run(sessions, "lru", 512, uncounted_calls=3)
     assert result.calls == 4
     assert (result.prompt_tokens, result.hit_tokens) == (64, 48)
 

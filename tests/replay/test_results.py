@@ -27,3 +27,9 @@ def test_a_rival_of_fewer_seeds_is_paired_with_lru_by_seed():
 def test_an_invalid_row_is_bracketed():
     [line] = table("my", [run("lru", 0.3), run("scout", 0.4, valid=False)])
     assert line[1] == "(8,000)"
+
+
+def test_a_table_of_rivals_has_its_own_columns_and_no_gap():
+    runs = [run("lru", 0.3), run("lhd", 0.4), run("belady-leaf", 0.6)]
+    [line] = table("my", runs, ("lru", "lhd", "belady-leaf"))
+    assert line == ["my", "8,000", "30.0", "**40.0** (+10.0)", "60.0 (+30.0)"]

@@ -44,7 +44,7 @@ def leaves(lab: Lab) -> list[tuple]:
         return sorted(found)
     found = []
     for node, mark in lab.core.records.items():
-        at = lab.core.nodes.path(node)[-1]
+        at = lab.core.nodes.victim(node)
         if not at.children:
             last = np.frombuffer(mark.tail, np.int32)[-1].item()
             found.append((at.end, last, mark.tag.node_class()))
@@ -151,8 +151,8 @@ def test_a_victim_that_is_no_unlocked_leaf_does_not_reach_rust(what, counted):
     lab.admit("c")
     locked = lab.under_way["c"].last_node
     gone = 10_000
-    parents = {lab.core.nodes.path(n)[-1].parent for n in list(lab.core.records)}
-    inner = next(n for n in parents if lab.core.nodes.path(n) is not None)
+    victims = [lab.core.nodes.victim(node) for node in list(lab.core.records)]
+    inner = next(victim.parent.id for victim in victims if victim.parent is not None)
     put_anywhere(lab, {"inner": inner, "locked": locked, "gone": gone}[what])
     assert evict(lab, 25) == 25
     assert lab.core.refused == 1
@@ -212,7 +212,7 @@ def test_records_of_nodes_that_are_gone_are_gone():
         program.step(*step)
     program.end()
     assert lab.evicted > 20_000
-    assert all(lab.core.nodes.path(node) is not None for node in lab.core.records)
+    assert all(lab.core.nodes.victim(node) is not None for node in lab.core.records)
     lab.flush()
     assert not lab.core.records and not len(lab.core.buckets)
 

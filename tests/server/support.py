@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 PLUGINS = Path(__file__).parent / "plugins"
 IN_FLIGHT = 2
 MAX_TOKENS = 6
+NO_WARMUP = ["--radix-eviction-policy-config", '{"warmup": false}']
 WORKLOAD = build_workload(load_team(), seed=1, routing="pipeline", sessions=4, sessions_live=3)
 
 
@@ -79,10 +80,26 @@ def generate(url: str, ids: list[int], tokens: int = 4, **fields: Any) -> dict[s
 
 
 class Stream:
-    """A streaming native request under way; ``text`` is what has come so far."""
+    """A streaming native request under way; ``text`` is what has come so far.
 
-    def __init__(self, url: str, ids: list[int], tokens: int, **fields: Any) -> None:
-        sampling = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
+    ``label``: who calls, as ``custom_params`` tell it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        ids: list[int],
+        tokens: int,
+        label: dict[str, str] | None = None,
+        **fields: Any,
+    ) -> None:
+        sampling: dict[str, Any] = {
+            "max_new_tokens": tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+        }
+        if label is not None:
+            sampling["custom_params"] = {"scout": label}
         body = {"input_ids": ids, "sampling_params": sampling, "stream": True, **fields}
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(

@@ -29,7 +29,7 @@ def failing(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(logs, failing):
     env = {scout_testing.FAULTS: str(failing)}
-    with support.server("scout", logs / "faults.log", **env) as server:
+    with support.server("scout", logs / "faults.log", *support.NO_WARMUP, **env) as server:
         yield server
 
 

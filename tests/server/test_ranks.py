@@ -8,6 +8,7 @@ import pytest
 
 from evals.app.client import RequestFailedError
 from tests.server import support
+from tests.server.pair import TURNS, Pair
 from tests.server.plugins import scout_testing
 
 pytestmark = pytest.mark.server
@@ -21,11 +22,14 @@ TWO_RANKS = {
 def test_two_ranks_serve_under_heavy_eviction_without_a_divergence(logs, lru_run):
     with support.server("scout", logs / "ranks.log", "--tp", "2", **TWO_RANKS) as server:
         run = support.send_workload(server.url, lru_run.requests)
+        capacity = support.inside(server.url)["testing"]["capacity"]
+        Pair(server.url, anchor=capacity * 3 // 5).calls(4 * TURNS)
         state = support.at_rest(server.url)
         assert server.exit_code is None
     support.assert_books_balance(state)
     assert state["testing"]["evicted_tokens"] > 2 * state["testing"]["capacity"]
     assert state["scout"]["faults"] == {}
+    assert state["scout"]["warmup"]["tokens_used"] > 0
     assert len(run.replies) == len(lru_run.replies)
     log = server.log_path.read_text(errors="replace")
     assert "Rank consensus checker is enabled" in log

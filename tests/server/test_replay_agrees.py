@@ -42,6 +42,8 @@ def test_every_request_of_a_live_server_hits_as_in_the_lab(policy, page_size, tm
     more = ["--max-total-tokens", str(CAPACITY), "--page-size", str(page_size)]
     more += ["--log-requests", "--log-requests-level", "3", "--log-requests-format", "json"]
     more += ["--log-requests-target", str(tmp_path)]
+    if policy == "scout":
+        more += support.NO_WARMUP
     with support.server(policy, tmp_path / "server.out", *more) as server:
         converse(server.url)
     [log] = tmp_path.glob("*.log")

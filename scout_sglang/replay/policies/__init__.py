@@ -26,6 +26,8 @@ class Setting:
     token slots that hold every call of the trace. ``events``: a fresh copy of the schedule, which
     only bounds may look into. ``ids``: the policy sees the trace's agents and sessions.
     ``end_labels``: it is told of a session's last call. ``config``: the policy's own knobs.
+    ``idle_share``: of the calls after which the scheduler is idle; ``warmup``: ours use that.
+    ``seed``: says which.
     """
 
     policy: str
@@ -38,6 +40,9 @@ class Setting:
     ids: bool = True
     end_labels: bool = False
     config: dict[str, Any] = field(default_factory=dict)
+    idle_share: float = 0.0
+    warmup: bool = True
+    seed: int = 0
 
 
 BUILDERS = {

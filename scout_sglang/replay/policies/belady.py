@@ -32,6 +32,7 @@ class BeladyPolicy:
     """The page-level optimum under SGLang's locks and admission rule."""
 
     guard_switches = 0
+    warmed_tokens = 0
 
     def __init__(self, oracle: Oracle, capacity: int, page_size: int):
         self.oracle = oracle

@@ -26,6 +26,7 @@ class RadixPolicy:
     """Any eviction policy that SGLang can run, on its own cache classes."""
 
     guard_switches = 0
+    warmed_tokens = 0
 
     def __init__(self, cache: UnifiedRadixCache):
         self.cache = cache

@@ -1,9 +1,12 @@
 """A plugin for tests alone; SGLang finds it where PYTHONPATH names this folder.
 
-In every rank it reports, in ``/server_info`` under ``testing``, whether the radix tree is sound
-and how many tokens were evicted. Two environment variables make it do harm: ``FAULTS`` names a
-file that says which of our functions fail from now on, ``RANK_SCORE`` turns the order of
-eviction round on the second rank.
+In every rank it reports, in ``/server_info`` under ``testing``, whether the radix tree is sound,
+how many tokens were evicted, and how many warm-ups were queued while a client's request had not
+had its first token. Environment variables make it interfere: ``FAULTS`` names a file that says
+which of our functions fail from now on, ``RANK_SCORE`` turns the order of eviction round on the
+second rank, ``HOST_TIER`` makes SGLang's host tier run on a CPU, ``WARMUP`` names a file in which
+"rest" keeps warm-ups from starting and "poison" puts ids of another prompt, some beyond the
+vocabulary, into their plans.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from typing import Any
 
 FAULTS = "SCOUT_TESTING_FAULTS"
 RANK_SCORE = "SCOUT_TESTING_RANK_SCORE"
+WARMUP = "SCOUT_TESTING_WARMUP"
+HOST_TIER = "SCOUT_TESTING_HOST_TIER"
 EVERYTHING = "everything"
 
 # Functions of ours that SGLang's own steps end up in, and the kinds their faults may bear: those
@@ -30,7 +35,7 @@ POINTS = {
     "radix_policy.scout:Scout.finish": {"finish"},
     "radix_policy.scout:Scout.abandon": {"finish", "abandon"},
     "radix_policy.scout:Scout.priority": {"score"},
-    "radix_policy.scout:Scout.score": {"score"},
+    "radix_policy.value:ScoutValue.worth": {"score"},
     "radix_policy.scout:Scout.flush": {"flush"},
     "radix_policy.scout:Scout.state": {"state"},
     "radix_policy.guard:Guard.beta": {"walk", "start", "state"},
@@ -48,8 +53,14 @@ ON_RUST = {
     "scout_sglang.tree_core_rust:RustScoutCore._trim": {"trim"},
     "scout_sglang.tree_core_rust:RustScoutCore._evictable": {"score"},
 }
+ON_IDLE = {
+    "radix_policy.scout:Scout.act": {"warmup"},
+    "scout_sglang.warmup_request:request": {"warmup"},
+    "scout_sglang.warmup:Warmup._landed": {"warmup"},
+}
 
-_evicted: Counter[str] = Counter()
+_seen: Counter[str] = Counter()
+_no_token_yet: set[str] = set()
 
 
 def register() -> None:
@@ -63,8 +74,14 @@ def register() -> None:
     HookRegistry.register(f"{plugin.CACHE}._evict", count_evicted, HookType.AFTER)
     HookRegistry.register(f"{plugin.STATE}.get_internal_state", report, HookType.AFTER)
     if path := os.environ.get(FAULTS):
-        for point in {**POINTS, **ON_RUST}:
+        for point in {**POINTS, **ON_RUST, **ON_IDLE}:
             make_breakable(point, lambda: Path(path).read_text())
+    if path := os.environ.get(WARMUP):
+        interfere(lambda: Path(path).read_text())
+    HookRegistry.register(f"{plugin.SCHEDULER}._add_request_to_queue", queued, HookType.BEFORE)
+    HookRegistry.register(f"{plugin.STREAMER}.stream_output", streamed, HookType.BEFORE)
+    if os.environ.get(HOST_TIER):
+        host_tier_without_gpu()
     if os.environ.get(RANK_SCORE):
         turn_round_on_second_rank()
 
@@ -88,6 +105,27 @@ def make_breakable(point: str, broken: Any, put: Any = setattr) -> None:
     put(owner, name, property(breakable) if isinstance(original, property) else breakable)
 
 
+def host_tier_without_gpu() -> None:
+    """SGLang's host tier on a CPU: memory that is not registered, copies by index.
+
+    The server needs ``--hicache-io-backend direct --hicache-mem-layout layer_first``.
+    """
+    import torch
+    from sglang.srt.mem_cache.pool_host import common, mha
+
+    def allocate(dims: Any, dtype: Any, device: str, **_: Any) -> Any:
+        return torch.zeros(dims, dtype=dtype, device=device)
+
+    def copy(
+        src_layers: Any, dst_layers: Any, src_indices: Any, dst_indices: Any, **_: Any
+    ) -> None:
+        for source, target in zip(src_layers, dst_layers, strict=True):
+            target[dst_indices] = source[src_indices]
+
+    common.ALLOC_MEMORY_FUNCS["cpu"] = allocate
+    mha.transfer_kv_direct = copy
+
+
 def turn_round_on_second_rank() -> None:
     import torch
 
@@ -102,8 +140,39 @@ def turn_round_on_second_rank() -> None:
     Scout.priority = turned  # type: ignore[method-assign]
 
 
+def interfere(order: Any) -> None:
+    from radix_policy.scout import Scout
+    from scout_sglang import warmup
+
+    act, rests = Scout.act, warmup.why_not_now
+
+    def poisoned(self: Scout, room: Any) -> Any:
+        plan = act(self, room)
+        if plan is None or order() != "poison":
+            return plan
+        tokens = plan.prefix.tokens[::-1] + 3
+        tokens[: self.clock % 2] = 1 << 30
+        return plan._replace(prefix=plan.prefix._replace(tokens=tokens))
+
+    Scout.act = poisoned  # type: ignore[method-assign]
+    warmup.why_not_now = lambda scheduler: (  # type: ignore[assignment]
+        "a test says so" if order() == "rest" else rests(scheduler)
+    )
+
+
+def queued(scheduler: Any, req: Any, *args: Any, **kwargs: Any) -> None:
+    if not hasattr(req, "scout_piece"):
+        _no_token_yet.add(req.rid)
+    elif _no_token_yet:
+        _seen["pieces_amid"] += 1
+
+
+def streamed(streamer: Any, reqs: Any, *args: Any, **kwargs: Any) -> None:
+    _no_token_yet.difference_update(req.rid for req in reqs if req.output_ids or req.finished())
+
+
 def count_evicted(result: Any, *args: Any, **kwargs: Any) -> None:
-    _evicted["tokens"] += result.num_tokens_evicted
+    _seen["tokens"] += result.num_tokens_evicted
 
 
 def report(result: Any, controller: Any, *args: Any) -> None:
@@ -117,7 +186,8 @@ def report(result: Any, controller: Any, *args: Any) -> None:
     allocator = tree_cache.token_to_kv_pool_allocator
     result.internal_state["testing"] = {
         "sanity": sanity,
-        "evicted_tokens": _evicted["tokens"],
+        "evicted_tokens": _seen["tokens"],
+        "pieces_amid": _seen["pieces_amid"],
         "capacity": allocator.size,
         "available": allocator.available_size(),
         "evictable": core.evictable_size(),

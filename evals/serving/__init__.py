@@ -1,0 +1,1 @@
+"""Load on live servers: requests, arrivals, measurements, and SGLang's own benchmark tool."""

@@ -1,0 +1,1 @@
+"""Is this install sound, do these flags work, why do prefixes break?"""
