@@ -8,8 +8,8 @@ import pytest
 
 from evals.workloads.mooncake import BLOCK, write_sample
 from scout_sglang.replay.engine import Result, replay
-from scout_sglang.replay.formats.mooncake import read
 from scout_sglang.replay.formats.fields import Options
+from scout_sglang.replay.formats.mooncake import read
 from scout_sglang.replay.policies import BUILDERS, Setting, build
 from scout_sglang.replay.timing import Timing, schedule
 
