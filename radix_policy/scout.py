@@ -26,6 +26,7 @@ from radix_policy.horizon import Horizon
 from radix_policy.identity import Identity
 from radix_policy.peek import Peek
 from radix_policy.prefix_store import Prefix, PrefixStore
+from radix_policy.snapshot import Frozen
 from radix_policy.tags import NodeClass, Tag
 from radix_policy.value import ScoutValue
 from radix_policy.warmup import Room, WarmupPlan, WarmupPlanner, Whose
@@ -346,7 +347,7 @@ class Scout:
         """
         return self.freeze(model).pack()
 
-    def freeze(self, model: str = "") -> snapshot.Frozen:
+    def freeze(self, model: str = "") -> Frozen:
         """The same, to be packed later or elsewhere while this Scout goes on."""
         tenants = [
             (_hidden(namespace), t.number, t.identity, t.value)
@@ -360,7 +361,7 @@ class Scout:
             "tenants": tenants,
             "anchors": warm_start.hot(self),
         }
-        return snapshot.Frozen(parts, self._rule(), model)
+        return Frozen(parts, self._rule(), model)
 
     def restore(self, data: bytes, model: str = "") -> None:
         """Take up what was learned before; for a Scout that has seen no call.

@@ -85,12 +85,14 @@ def check(wanted: Any) -> None:
 def change(scheduler: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Check all fields, then change them; what each was and is."""
     check(wanted)
+    calls = calls_of(scheduler.tree_cache)
+    assert calls is not None
     changed = {}
     for setting in SETTINGS:
         if setting.name in wanted:
             new = wanted[setting.name]
             old = setting.apply(scheduler, new)
-            calls_of(scheduler.tree_cache).counters.changed(setting.name, old, new)
+            calls.counters.changed(setting.name, old, new)
             logger.info("scout: %s changed from %r to %r by request", setting.name, old, new)
             changed[setting.name] = {"from": old, "to": new}
     return changed

@@ -128,8 +128,8 @@ class Metrics:
             made = Gauge(name, definition.help, names, multiprocess_mode="mostrecent")
             self._metrics[definition.name] = made
         else:
-            made = Histogram(name, definition.help, names, buckets=_AGES)
-            self._metrics[definition.name] = made
+            buckets = Histogram(name, definition.help, names, buckets=_AGES)
+            self._metrics[definition.name] = buckets
 
     def _of(self, name: str, labels: dict[str, str]) -> Any:
         return self._metrics[name].labels(**self._labels, **labels)
