@@ -283,7 +283,7 @@ def state(agents: int, sessions: int, calls: int) -> dict[str, Any]:
     """Bytes that the policy keeps, by what for (see ``evals.bench_state``)."""
     size = bench_state.Size(agents, sessions, calls)
     scout, _ = bench_state.learned(size, labelled=True, capacity=10 * sessions * 660)
-    return {"agents": agents, "sessions": sessions, **bench_state.memory(scout)}
+    return {"agents": agents, "sessions": sessions, "bytes": bench_state.memory(scout)}
 
 
 def bars(report: dict[str, Any]) -> list[dict[str, Any]]:
@@ -310,7 +310,7 @@ def bars(report: dict[str, Any]) -> list[dict[str, Any]]:
             bar(f"refresh per evicting dispatch, {how}, us", arriving["refresh_median"], REFRESH_US)
     for held in report["states"]:
         name = f"state, {held['agents']} agents, {held['sessions']} sessions, bytes"
-        bar(name, held["all of it"], STATE_BARS[held["agents"]])
+        bar(name, held["bytes"]["all of it"], STATE_BARS[held["agents"]])
     return found
 
 

@@ -29,6 +29,8 @@ BOUNDS = ("no ids", "belady", "belady-leaf", "infinite")
 RIVALS = "lru,fifo,filo,mru,lfu-da,lhd,ttl,kvflow,no-prediction,scout,belady-leaf"
 RIVAL_COLUMNS = tuple(RIVALS.split(","))
 PAGE = Path(__file__).with_name("RESULTS.md")
+OVERHEAD = Path(__file__).with_name("overhead.json")
+"""The report that ``python -m evals.bench_overhead --json evals/overhead.json`` writes."""
 
 
 class Row(NamedTuple):
@@ -104,6 +106,17 @@ kind of every pause, and *belady-leaf* knows the future but frees whole leaves.
 | workload | capacity | {" | ".join(RIVAL_COLUMNS)} |
 |---|---|{"---|" * len(RIVAL_COLUMNS)}"""
 
+OVERHEAD_INTRODUCTION = """
+## What the policy costs
+
+Thread CPU time of *scout* as a multiple of stock *lru* on SGLang's Rust tree core, medians of one
+run in which both take turns; microseconds and bytes where it says so
+(`python -m evals.bench_overhead --quick --json evals/overhead.json`; more in
+`evals/notebooks/05_overhead.ipynb`).
+
+| what | measured | asked for | holds |
+|---|---|---|---|"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     cli = argparse.ArgumentParser(prog="evals.results", description=__doc__)
@@ -175,7 +188,21 @@ def page(folder: Path, seeds: int, traces: str) -> str:
         if row.rivals and path.exists():
             rows = table(row.name, _results(path), RIVAL_COLUMNS)
             lines += ["| " + " | ".join(cells) + " |" for cells in rows]
+    lines += overhead(OVERHEAD)
     return "\n".join(lines) + "\n"
+
+
+def overhead(report: Path) -> list[str]:
+    """What the policy costs, as lines of the page; none without a report."""
+    if not report.exists():
+        return []
+    bars = json.loads(report.read_text(encoding="utf-8"))["bars"]
+    rows = [f"| {b['name']} | {b['value']:,} | {b['bar']:,} | {_holds(b)} |" for b in bars]
+    return [OVERHEAD_INTRODUCTION, *rows]
+
+
+def _holds(bar: dict[str, Any]) -> str:
+    return "yes" if bar["holds"] else "**no**"
 
 
 def _results(path: Path) -> list[dict[str, Any]]:

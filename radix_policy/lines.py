@@ -83,7 +83,7 @@ class SessionLines:
 
     def at(self, slot: int) -> int:
         """Where in the table the line of ``slot`` stands, NOWHERE if it has none."""
-        return self.place.item(slot) if slot < len(self.place) else NOWHERE
+        return int(self.place.item(slot)) if slot < len(self.place) else NOWHERE
 
     def columns(self, rows: Sequence[int]) -> Floats:
         """The values of consecutive agents to all sessions, shape (k, len(rows))."""

@@ -78,14 +78,13 @@ class NextAgent:
             for k, slot in enumerate(slots):
                 found[k] = self._line(slot, G, q, gamma, mean_end)
             return found
-        slots = np.asarray(slots)
         row = self._sessions.row[slots]
         certain = np.maximum(gamma * (1 - q[row]), 1e-9)
         markov = np.minimum(G[row] / certain[:, None], 1.0)
         if not self._config.prediction:
             return markov
         trust = self._trust(row)[:, None]
-        ranked = self._rank_lines(slots, gamma * (1 - mean_end))
+        ranked = self._rank_lines(np.asarray(slots), gamma * (1 - mean_end))
         return np.asarray((1 - trust) * markov + trust * ranked)
 
     def _line(self, slot: int, G: Floats, q: Floats, gamma: float, mean_end: float) -> Floats:

@@ -123,7 +123,8 @@ def rank_first_step(p: Floats, F: Floats) -> Floats:
 
 def rank_line_first_step(p: list[float], F: list[float]) -> list[float]:
     """``rank_first_step`` of one line."""
-    f, below, last = [], 0.0, len(p) - 1
+    f: list[float] = []
+    below, last = 0.0, len(p) - 1
     for r, here in enumerate(p):
         f.append(here + (1 - below - here) * F[min(r + 1, last)] + below * F[r])
         below += here

@@ -8,8 +8,11 @@ their own output or re-plan.
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import eq
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +34,8 @@ class _Left(NamedTuple):
     """One segment that a call left: positions inside it and the prefix hash at each."""
 
     kind: NodeKind
-    at: NDArray[np.int64]
-    hashes: Hashes
+    at: array[int]
+    hashes: array[int]
 
 
 class ReuseRatios:
@@ -58,10 +61,9 @@ class ReuseRatios:
 
         ``prefix``: shape (n + 1,), the hash of the first i tokens at index i.
         """
-        for left in self._left.get((session, agent), ()):
-            known = left.at < len(prefix)
-            same = prefix[left.at[known]] == left.hashes[known]
-            share = float(same.sum()) / len(left.at)
+        before = self._left.get((session, agent), ())
+        for left, now in zip(before, _read([left.at for left in before], prefix), strict=True):
+            share = sum(map(eq, left.hashes, now)) / len(left.at)
             hit, seen = self._sums.get((agent, left.kind), (0.0, 0.0))
             self._sums[agent, left.kind] = [hit * self._decay + share, seen * self._decay + 1.0]
 
@@ -70,32 +72,27 @@ class ReuseRatios:
 
         What the agent's previous call left and this one did not continue becomes stale.
         """
-        before = self._left.pop((session, agent), [])
-        end = len(prefix) - 1
-        spine = self._agreed(before, prefix, anchor)
+        before = [
+            left for left in self._left.pop((session, agent), ()) if left.kind != NodeKind.STALE
+        ]
+        now = _read([left.at for left in before], prefix)
+        spine = max(
+            [anchor, *(_agreed(left, here) for left, here in zip(before, now, strict=True))]
+        )
         spans = (
             (NodeKind.SPINE, anchor, spine),
             (NodeKind.PROMPT, spine, prompt),
-            (NodeKind.OUTPUT, prompt, end),
+            (NodeKind.OUTPUT, prompt, len(prefix) - 1),
         )
-        kept = [_segment(kind, a, b, prefix) for kind, a, b in spans if b > a]
-        kept += [_stale(left, prefix) for left in before if left.kind != NodeKind.STALE]
-        self._left[session, agent] = [left for left in kept if len(left.at)]
+        fresh = [(kind, _points(a, b)) for kind, a, b in spans if b > a]
+        read = _read([at for _, at in fresh], prefix)
+        kept = [
+            _Left(kind, at, array("Q", here)) for (kind, at), here in zip(fresh, read, strict=True)
+        ]
+        stale = [_gone(left, here) for left, here in zip(before, now, strict=True)]
+        self._left[session, agent] = kept + [left for left in stale if left.at]
         if len(self._left) > self._limit:
             self._left.popitem(last=False)
-
-    @staticmethod
-    def _agreed(before: list[_Left], prefix: Hashes, anchor: int) -> int:
-        """The last checkpoint of the previous call that this one passes, else ``anchor``."""
-        agreed = anchor
-        for left in before:
-            if left.kind == NodeKind.STALE:
-                continue
-            known = left.at < len(prefix)
-            same = left.at[known][prefix[left.at[known]] == left.hashes[known]]
-            if len(same):
-                agreed = max(agreed, int(same.max()))
-        return agreed
 
     def forget_agent(self, agent: int) -> None:
         """Drop what was learned about an agent that no longer has a row."""
@@ -109,17 +106,33 @@ class ReuseRatios:
 
     def bytes(self) -> int:
         """Memory held, roughly."""
-        return 100 * len(self._sums) + len(self._left) * 3 * (_POINTS * 16 + 120)
+        return 100 * len(self._sums) + len(self._left) * 3 * (_POINTS * 12 + 220)
 
 
-def _segment(kind: NodeKind, start: int, end: int, prefix: Hashes) -> _Left:
-    points = {start + (end - start) * point // _POINTS for point in range(1, _POINTS + 1)}
-    at = np.array(sorted(points), dtype=np.int64)
-    return _Left(kind, at, prefix[at])
+def _points(start: int, end: int) -> array[int]:
+    """A few positions from after ``start`` to ``end``, evenly spread."""
+    points = {start + (end - start) * k // _POINTS for k in range(1, _POINTS + 1)}
+    return array("i", sorted(points))
 
 
-def _stale(left: _Left, prefix: Hashes) -> _Left:
-    known = left.at < len(prefix)
-    gone = np.ones(len(left.at), dtype=bool)
-    gone[known] = prefix[left.at[known]] != left.hashes[known]
-    return _Left(NodeKind.STALE, left.at[gone], left.hashes[gone])
+def _agreed(left: _Left, now: list[int]) -> int:
+    """The last point of a segment that the prompt with the hashes ``now`` passes, else 0."""
+    return max((at for at, h, new in zip(*left[1:], now, strict=True) if h == new), default=0)
+
+
+def _gone(left: _Left, now: list[int]) -> _Left:
+    """What of a segment the prompt with the hashes ``now`` left behind."""
+    gone = [k for k, known in enumerate(left.hashes) if known != now[k]]
+    at, hashes = array("i", [left.at[k] for k in gone]), array("Q", [left.hashes[k] for k in gone])
+    return _Left(NodeKind.STALE, at, hashes)
+
+
+def _read(segments: Sequence[array[int]], prefix: Hashes) -> list[list[int]]:
+    """The hashes that a prompt has at the points of segments; -1 beyond its end."""
+    at = [point for points in segments for point in points]
+    last = len(prefix) - 1
+    found: list[int] = prefix[[min(point, last) for point in at]].tolist() if at else []
+    if at and max(at) > last:
+        found = [-1 if point > last else value for point, value in zip(at, found, strict=True)]
+    values = iter(found)
+    return [list(islice(values, len(points))) for points in segments]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -308,7 +308,8 @@ class ScoutValue:
 
     def _weigh(self, row: int) -> float:
         """O of one agent: of all valued sessions, and of those yet to be born."""
-        rows = [row] if self._lines.size > _AT_ONCE else range(len(self.rows))
+        alone = self._lines.size > _AT_ONCE
+        rows: Sequence[int] = [row] if alone else range(len(self.rows))
         values = self._weights[:, None] * self._lines.columns(rows)
         np.minimum(values, CERTAIN, out=values)
         first = rows[0]
