@@ -115,7 +115,14 @@ def metrics(url: str) -> dict[str, str]:
     """Counters of requests, prompts and the times they took; evictions and the machine are not."""
     with urllib.request.urlopen(url + "/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
-    own = ("sglang:evict", "sglang:scheduler", "sglang:scout", "sglang:process", "process_")
+    own = (
+        "sglang:http",
+        "sglang:evict",
+        "sglang:scheduler",
+        "sglang:scout",
+        "sglang:process",
+        "process_",
+    )
     counted = ("_total", "_count", "_sum", "_bucket")
     return {
         name: value
