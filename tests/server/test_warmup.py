@@ -101,6 +101,7 @@ def test_no_client_sees_a_warm_up(taught, server, order):
     order.write_text("rest")
     pair.call()
     before, counters, sent = loads(server.url), metrics(server.url), warmup(server.url)
+    batches = server.log_path.read_text(errors="replace").count("Prefill batch")
     order.write_text("")
     after = settle(server.url)
     assert after["pieces_sent"] > sent["pieces_sent"]
@@ -108,7 +109,7 @@ def test_no_client_sees_a_warm_up(taught, server, order):
     assert loads(server.url) == before
     log = server.log_path.read_text(errors="replace")
     assert "scout-warmup" not in log
-    assert log.count("Prefill batch") <= support.inside(server.url)["scout"]["dispatches"]
+    assert log.count("Prefill batch") == batches
 
 
 def metrics(url: str) -> dict[str, str]:
@@ -183,7 +184,7 @@ def test_a_failing_function_of_ours_is_counted_and_serving_goes_on(
         time.sleep(0.1)
     failing.write_text("")
     pair.calls(TURNS)
-    assert support.inside(server.url)["scout"]["faults"]["warmup"] > before
+    assert support.inside(server.url)["scout"]["faults"].get("warmup", 0) > before
     sound(server.url)
 
 
