@@ -22,7 +22,6 @@ import numpy as np
 from evals.server import Server
 
 ANCHOR = 700
-CAPACITY_PARTS = 2.2
 DRAWS = 10_000
 
 
@@ -53,7 +52,7 @@ def main() -> int:
     path = args.out / "warmup_foreground.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     pairs = [Pair(*pair) for pair in before.get("ttft_s", ())]
-    capacity = int(CAPACITY_PARTS * max(args.prompt, ANCHOR + 60))
+    capacity = max(args.prompt, ANCHOR) + ANCHOR + 200  # a stranger pushes an anchor out
     with _server(args, True, capacity) as on, _server(args, False, capacity) as off:
         more, pieces = measure(on.url, off.url, args, len(pairs))
     pairs += more

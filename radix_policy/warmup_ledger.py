@@ -118,8 +118,9 @@ class WarmupLedger:
             self._settle(key, wasted=(held, len(warmed.tokens)))
 
     def flush(self) -> None:
-        """The cache was emptied."""
-        self.look(lambda tenant, tokens: 0)
+        """The cache was emptied, which says nothing about whose warm-ups are in vain."""
+        self.wasted += self.resident
+        self._warmed.clear()
 
     def _entry(self, whose: Whose, tokens: Tokens) -> int:
         for key, warmed in self._warmed.items():

@@ -126,9 +126,17 @@ def test_what_the_cache_has_lost_is_wasted_and_a_warm_up_in_vain_is_told():
     books.ledger.look(lambda tenant, tokens: 45)
     assert books.balance == (0, 15, 45)
     assert books.settled == []
-    books.ledger.flush()
+    books.ledger.look(lambda tenant, tokens: 0)
     assert books.balance == (0, 60, 0)
     assert books.settled == [((0, 1, False), False)]
+
+
+def test_a_flush_wastes_what_was_prefilled_and_blames_nobody():
+    books = Books()
+    books.warm(1, 0, 60)
+    books.ledger.flush()
+    assert books.balance == (0, 60, 0)
+    assert books.settled == []
 
 
 def test_a_call_that_never_ran_settles_nothing():

@@ -75,9 +75,9 @@ def register() -> None:
     HookRegistry.register(f"{plugin.STATE}.get_internal_state", report, HookType.AFTER)
     if path := os.environ.get(FAULTS):
         for point in {**POINTS, **ON_RUST, **ON_IDLE}:
-            make_breakable(point, lambda: Path(path).read_text())
+            make_breakable(point, Path(path).read_text)
     if path := os.environ.get(WARMUP):
-        interfere(lambda: Path(path).read_text())
+        interfere(Path(path).read_text)
     HookRegistry.register(f"{plugin.SCHEDULER}._add_request_to_queue", queued, HookType.BEFORE)
     HookRegistry.register(f"{plugin.STREAMER}.stream_output", streamed, HookType.BEFORE)
     if os.environ.get(HOST_TIER):
