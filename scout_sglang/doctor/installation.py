@@ -180,7 +180,7 @@ def _check_model(policy: str, argv: list[str], given: Namespace) -> Check:
         text = f"the model {path or ''} is not a folder here, so its family was not looked at; "
         return Check("model", WARNING, f"{text}name a local copy to have it checked.")
     try:
-        _quietly(_resolve, argv)
+        _quietly(_resolve, policy, argv)
     except (compat.UnsupportedError, ConfigError) as error:
         return Check("model", FAILED, str(error))
     except (Exception, SystemExit) as error:
@@ -188,9 +188,11 @@ def _check_model(policy: str, argv: list[str], given: Namespace) -> Check:
     return Check("model", OK, f"{policy} works with the model in {path}")
 
 
-def _resolve(argv: list[str]) -> None:
+def _resolve(policy: str, argv: list[str]) -> None:
     from sglang.srt.server_args import prepare_server_args
 
+    # Named, so that the launcher does not fall back to SGLang's own where ours is refused.
+    argv = [*argv, "--radix-eviction-policy", policy]
     added = [word for flag in launch.additions(argv) for word in flag.words]
     server_args: Any = prepare_server_args([*argv, *added])
     server_args._scout_command_line = False  # a refusal is to be an exception
