@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 from pathlib import Path
@@ -87,3 +88,10 @@ def _weights(
             f"{at}.mlp.down_proj.weight": matrix(hidden, 2 * hidden),
         }
     return weights
+
+
+if __name__ == "__main__":
+    cli = argparse.ArgumentParser(description="Build a random Llama and print its folder.")
+    for name, default in (("layers", 2), ("heads", 4), ("kv-heads", 2), ("head-dim", 16)):
+        cli.add_argument(f"--{name}", type=int, default=default)
+    print(tiny_model_path(**vars(cli.parse_args())))

@@ -45,7 +45,7 @@ def parser(framework: str) -> argparse.ArgumentParser:
     add("--routing", choices=list(ROUTINGS), default="selector", help="default: %(default)s")
     add("--rate", type=float, default=0.0, help="sessions a second, Poisson; 0: all at once")
     add("--session-ids", action="store_true", help="send a session_id with each request")
-    add("--max-tokens", type=int, default=12, help="output tokens a call (%(default)s)")
+    add("--max-tokens", type=int, default=24, help="output tokens a call (%(default)s)")
     add("--timeout", type=float, default=600.0, help="seconds for one request (%(default)s)")
     add("--record", type=Path, metavar="OUT", help="write a token trace here")
     add("--json", type=Path, metavar="OUT", help="write the summary here")

@@ -36,7 +36,8 @@ def _run(run: SessionRun, options: Options) -> None:
         while (role := run.next_role()) == _MANAGER:
             if use := run.next_use():
                 return use
-        return ToolUse(role, {"task": run.plan.task}) if role else answer
+        # A manager words the task itself: what the model said goes to the worker with it.
+        return ToolUse(role, {"task": f"{text.strip()} {run.plan.task}"}) if role else answer
 
     http = httpx2.Client(transport=Tap(run, decide), timeout=options.timeout)
     model = OpenAIServerModel(
