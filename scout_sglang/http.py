@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from radix_policy.config import ConfigError
 from scout_sglang import __version__, compat, control
+from scout_sglang.ui import page
 
 SCHEMA = 1
 PATIENCE_SECONDS = 10.0
-PAGE = Path(__file__).parent / "ui" / "index.html"
 
 
 class RankError(RuntimeError):
@@ -40,7 +39,7 @@ def add_routes(app: Any, manager: Callable[[], Any]) -> None:
     """Add the routes to a FastAPI application; ``manager`` gives SGLang's TokenizerManager."""
     import orjson
     from fastapi import Request, Response
-    from fastapi.responses import FileResponse
+    from fastapi.responses import HTMLResponse
     from sglang.srt.utils.auth import AuthLevel, auth_level
 
     def reply(body: Any, status: int = 200) -> Response:
@@ -84,20 +83,18 @@ def add_routes(app: Any, manager: Callable[[], Any]) -> None:
         except RankError as error:
             return failed(error.status, str(error))
 
-    async def page() -> Any:
-        if not PAGE.exists():
-            return failed(404, "this installation has no page")
-        return FileResponse(PAGE, media_type="text/html")
+    async def show() -> Response:
+        return HTMLResponse(page(), headers={"Cache-Control": "no-cache"})
 
     # Annotations are text here, which FastAPI would look up among this module's names.
     config.__annotations__ = {"request": Request}
-    for endpoint in (state, snapshot, page):
+    for endpoint in (state, snapshot, show):
         endpoint.__annotations__ = {}
     add = app.add_api_route
     add("/scout", state, methods=["GET"])
     add("/scout/config", config, methods=["POST"])
     add("/scout/snapshot", snapshot, methods=["POST"])
-    add("/scout/ui", page, methods=["GET"], include_in_schema=False)
+    add("/scout/ui", show, methods=["GET"], include_in_schema=False)
 
 
 def _spell_out(ranks: list[dict[str, Any]], tokenizer: Any) -> None:
