@@ -260,8 +260,11 @@ def arrival(prompt: int, agents: int, turns: int, ids: bool) -> dict[str, Any]:
         session, agent = turn % SESSIONS, int(rng.integers(agents))
         fresh = rng.integers(0, 1 << 15, max(room // 4, room - len(said[session]))).astype(np.int32)
         history = np.concatenate([said[session], fresh])[:room]
-        names = {"agent": f"a{agent}", "session": f"s{session}"} if ids else {}
-        call = Call(np.concatenate([words[agent], history]), **names)
+        call = Call(
+            np.concatenate([words[agent], history]),
+            agent=f"a{agent}" if ids else None,
+            session=f"s{session}" if ids else None,
+        )
         measured = turn >= 4 * SESSIONS
         observe = lambda call=call: scout.observe(call)  # noqa: E731
         made = times.measure("arrival", observe) if measured else observe()
@@ -330,7 +333,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         sizes.append(tree(point, turns, args.core))
         print(f"{point}: {sizes[-1]['ratio']}", file=sys.stderr, flush=True)
     looks = [(8192, AGENTS)] if args.quick else list(product(args.prompts, args.agents))
-    arrivals = [arrival(*look, 5 * turns, ids) for look in looks for ids in (True, False)]
+    arrivals = [arrival(p, a, 5 * turns, ids) for p, a in looks for ids in (True, False)]
     states = [state(24, 100, 4_000)]
     if not args.quick:
         states.append(state(1_000, 10_000, 40_000))

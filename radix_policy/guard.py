@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from radix_policy.trie import KEY, common
 
 Hashes = NDArray[np.uint64]
+Keys = bytes
 GRID = 16
 """Tokens between two compared prefix hashes, unless pages are larger."""
 
@@ -111,7 +112,7 @@ class ShadowLRU:
         self._recency: OrderedDict[int, None] = OrderedDict()
         self._next = 1
 
-    def _walk(self, keys: bytes) -> tuple[list[int], int]:
+    def _walk(self, keys: Keys) -> tuple[list[int], int]:
         """Nodes that share a prefix with ``keys``, and how many grid points they share."""
         path: list[int] = []
         at = 0
@@ -133,7 +134,7 @@ class ShadowLRU:
             self._recency[node] = None
             self._recency.move_to_end(node)
 
-    def _add(self, parent: int, start: int, keys: bytes) -> int:
+    def _add(self, parent: int, start: int, keys: Keys) -> int:
         node, self._next = self._next, self._next + 1
         end, at = len(keys) // KEY, start * KEY
         self._nodes[node] = _Leaf(parent, start, end, keys[at:])
