@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from radix_policy.tags import Tag
+from radix_policy.tags import SHARED, Tag
 
 Agent = tuple[int, int]
 """A tenant's number and the agent's id there."""
@@ -26,6 +26,7 @@ MOST_CHANGES = 32
 _DISPATCHES = 1 << 16
 _CPU_BINS = 96
 KINDS = ("anchor", "prompt", "output", "history", "other")
+_PRIVATE = ("prompt", "output", "history", "history")
 
 
 def kind_of(tag: Tag | None) -> str:
@@ -33,7 +34,7 @@ def kind_of(tag: Tag | None) -> str:
     the *history* that was reused before; *other* if no call has claimed it."""
     if tag is None:
         return "other"
-    return "anchor" if tag.shared else ("prompt", "output", "history", "history")[tag.kind]
+    return "anchor" if tag.session == SHARED else _PRIVATE[tag.kind]
 
 
 @dataclass(slots=True)
@@ -197,31 +198,34 @@ class Counters:
 
     def evicted(self, tag: Tag | None, tokens: int, value: float | None, reason: str) -> None:
         """A node of ``tokens`` tokens went. ``reason``: what ordered it, value or recency."""
-        key = (kind_of(tag), reason)
+        now, kind, agent = time.monotonic(), kind_of(tag), None
+        key = (kind, reason)
         self.evicted_nodes[key] = self.evicted_nodes.get(key, 0) + 1
         self.evicted_tokens[key] = self.evicted_tokens.get(key, 0) + tokens
-        agent = None
         if tag is not None:
-            agent = (tag.tenant, tag.agents[0]) if len(tag.agents) == 1 else None
-            if (age := self.age(tag.number)) is not None:
-                self.eviction_ages.append(age)
-        self._remember(Eviction(time.monotonic(), key[0], agent, tokens, value))
-
-    def _remember(self, new: Eviction) -> None:
-        """A node that goes bit by bit, as decoding needs room, is one entry."""
+            agents = tag.agents
+            agent = (tag.tenant, agents[0]) if len(agents) == 1 else None
+            if self._known(tag.number):
+                self.eviction_ages.append(now - self._used[tag.number % _DISPATCHES])
         last = self.recent[-1] if self.recent else None
-        if last and last[1:3] == new[1:3] and last.value == new.value and new.at - last.at < 1:
-            self.recent.pop()
-            new = new._replace(tokens=last.tokens + new.tokens)
-        self.recent.append(new)
+        # A node that goes bit by bit, as decoding needs room, is one entry.
+        if (
+            last
+            and now - last.at < 1
+            and (kind, agent, value) == (last.kind, last.agent, last.value)
+        ):
+            self.recent[-1] = Eviction(now, kind, agent, last.tokens + tokens, value)
+        else:
+            self.recent.append(Eviction(now, kind, agent, tokens, value))
 
     def age(self, dispatch: int) -> float | None:
         """Seconds since that dispatch; None if it was before this process or too long ago."""
-        if self._first is None or not self._first <= dispatch <= self._last:
-            return None
-        if self._last - dispatch >= _DISPATCHES:
-            return None
-        return time.monotonic() - self._used[dispatch % _DISPATCHES]
+        known = self._known(dispatch)
+        return time.monotonic() - self._used[dispatch % _DISPATCHES] if known else None
+
+    def _known(self, dispatch: int) -> bool:
+        first, last = self._first, self._last
+        return first is not None and first <= dispatch <= last < dispatch + _DISPATCHES
 
     # -- the operator ------------------------------------------------------------------
 
