@@ -238,12 +238,13 @@ def tree(point: Point, turns: int, core: str) -> dict[str, Any]:
     gc.freeze()
     for turn in range(turns):
         agent = turn % point.agents
+        # Both find the processor's caches as the other one's refill has left them.
         stock.step(turn, agent, None)
+        stock.refill(nobody)
         # A dispatch goes by: the values of the one before no longer hold.
         scout.clock += 1
         scout._value_again()
         ours.step(turn, agent, owner(turn))
-        stock.refill(nobody)
         ours.refill(owner)
     gc.unfreeze()
     result: dict[str, Any] = point._asdict()
