@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -196,27 +197,26 @@ class Counters:
         if tag is not None and tag.number < dispatch and (age := self.age(tag.number)) is not None:
             self.hit_ages.append(age)
 
-    def evicted(self, tag: Tag | None, tokens: int, value: float | None, reason: str) -> None:
-        """A node of ``tokens`` tokens went. ``reason``: what ordered it, value or recency."""
-        now, kind, agent = time.monotonic(), kind_of(tag), None
-        key = (kind, reason)
-        self.evicted_nodes[key] = self.evicted_nodes.get(key, 0) + 1
-        self.evicted_tokens[key] = self.evicted_tokens.get(key, 0) + tokens
-        if tag is not None:
-            agents = tag.agents
-            agent = (tag.tenant, agents[0]) if len(agents) == 1 else None
-            if self._known(tag.number):
-                self.eviction_ages.append(now - self._used[tag.number % _DISPATCHES])
-        last = self.recent[-1] if self.recent else None
-        # A node that goes bit by bit, as decoding needs room, is one entry.
-        if (
-            last
-            and now - last.at < 1
-            and (kind, agent, value) == (last.kind, last.agent, last.value)
-        ):
-            self.recent[-1] = Eviction(now, kind, agent, last.tokens + tokens, value)
-        else:
-            self.recent.append(Eviction(now, kind, agent, tokens, value))
+    def evicted(self, gone: Iterable[tuple[Tag | None, int, float | None]], reason: str) -> None:
+        """Nodes went: tag, tokens and value of each. ``reason``: what ordered them."""
+        now, nodes, held = time.monotonic(), self.evicted_nodes, self.evicted_tokens
+        for tag, tokens, value in gone:
+            kind, agent = kind_of(tag), None
+            key = (kind, reason)
+            nodes[key] = nodes.get(key, 0) + 1
+            held[key] = held.get(key, 0) + tokens
+            if tag is not None:
+                agents = tag.agents
+                agent = (tag.tenant, agents[0]) if len(agents) == 1 else None
+                if self._known(tag.number):
+                    self.eviction_ages.append(now - self._used[tag.number % _DISPATCHES])
+            last = self.recent[-1] if self.recent else None
+            # A node that goes bit by bit, as decoding needs room, is one entry.
+            same = last and (kind, agent, value) == (last.kind, last.agent, last.value)
+            if last and same and now - last.at < 1:
+                self.recent[-1] = Eviction(now, kind, agent, last.tokens + tokens, value)
+            else:
+                self.recent.append(Eviction(now, kind, agent, tokens, value))
 
     def age(self, dispatch: int) -> float | None:
         """Seconds since that dispatch; None if it was before this process or too long ago."""

@@ -21,6 +21,7 @@ from sglang.srt.mem_cache.unified_cache.unified_tree_core_interface import (
 
 from radix_policy.blend import BlendedWalk
 from radix_policy.marks import Mark, inherit
+from radix_policy.tags import Tag
 from scout_sglang.faults import FAULTS
 from scout_sglang.rust_marks import TOKEN_BYTES, MarkedRustCore
 from scout_sglang.rust_nodes import RustNodes, Victim
@@ -53,6 +54,7 @@ class RustScoutCore(MarkedRustCore):
         self._rust_walks = False
         self._requested = 0
         self._blend: BlendedWalk | None = None
+        self._gone: list[tuple[Tag | None, int, float | None]] = []
         self.refused = 0
 
     # -- the walk ----------------------------------------------------------------------
@@ -126,6 +128,7 @@ class RustScoutCore(MarkedRustCore):
             self._evicted(victim)
             if self.one_by_one or not self.shortfall:
                 break
+        self._count_evictions()
         if slots:
             step.tracker[FULL] = freed
             step.device_frees[FULL] = slots if len(slots) == 1 else [torch.cat(slots)]
@@ -138,7 +141,9 @@ class RustScoutCore(MarkedRustCore):
                 node, mark = found
                 victim = self._evictable(node, mark)
                 if victim is not None:
-                    return self._cut(victim, mark)
+                    fits = victim.end - victim.start <= (self.shortfall or 0)
+                    whole = fits and mark.anchor <= victim.start
+                    return victim if whole else self._cut(victim, mark)
                 self.refused += 1
         except Exception:
             FAULTS.record("score")
@@ -168,6 +173,7 @@ class RustScoutCore(MarkedRustCore):
         result = super().evict_device_leaf(node_id, is_write_back)
         if victim is not None and result.backup_kv is None:
             self._evicted(victim)
+            self._count_evictions()
         return result
 
     def _evicted(self, victim: Victim) -> None:
@@ -182,8 +188,12 @@ class RustScoutCore(MarkedRustCore):
         records = self._records
         self._parked.discard(node)
         mark = records.pop(node, None)
-        self._count_eviction(mark, end - start)
-        if mark is not None:
+        if mark is None:
+            self._gone.append((None, end - start, None))
+        else:
+            bucket = mark.bucket
+            value = None if bucket is None else self.scout.value_of(bucket.value)
+            self._gone.append((mark.tag, end - start, value))
             self._buckets.drop(mark)
         if parent is None:
             return
@@ -199,15 +209,14 @@ class RustScoutCore(MarkedRustCore):
             if self._blend is not None and upper.bucket is not None:
                 self._blend.offer(upper.bucket)
 
-    def _count_eviction(self, mark: Mark | None, tokens: int) -> None:
-        if (calls := self.scout_calls) is None:
-            return
-        tag = value = None
-        if mark is not None:
-            tag, bucket = mark.tag, mark.bucket
-            value = None if bucket is None else self.scout.value_of(bucket.value)
-        reason = "recency" if self._rust_walks else "blend" if self._blend else "value"
-        calls.counters.evicted(tag, tokens, value, reason)
+    def _count_evictions(self) -> None:
+        gone, self._gone = self._gone, []
+        if (calls := self.scout_calls) is not None:
+            reason = "recency" if self._rust_walks else "blend" if self._blend else "value"
+            try:
+                calls.counters.evicted(gone, reason)
+            except Exception:
+                FAULTS.record("evict")
 
     def evict_device_end(self, component_type: ComponentType) -> None:
         if self._rust_walks:
