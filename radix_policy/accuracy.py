@@ -26,5 +26,6 @@ class Accuracy:
         An empty prediction is none. Of equal chances the lowest agent id is the guess.
         """
         if chances:
+            most = max(chances.values())
             self.predictions += 1
-            self.correct += agent == min(chances, key=lambda a: (-chances[a], a))
+            self.correct += agent == min(a for a, chance in chances.items() if chance == most)

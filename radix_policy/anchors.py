@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from radix_policy.hashing import Hashes, HashMap, prefix_hashes, window_hashes
+from radix_policy.hashing import Hashes, HashMap, window_hashes, window_keys
 from radix_policy.signatures import Signatures
 from radix_policy.trie import KEY, Node, Path, Trie
 
@@ -83,7 +83,7 @@ class AnchorIndex:
     def locate(self, H: Hashes) -> Path:
         """Lay a prompt along the trie. ``H``: rolling hashes, shape (n + 1,)."""
         lengths = BOUNDARIES[: np.searchsorted(BOUNDARIES, len(H) - 1, side="right")]
-        keys = prefix_hashes(H, lengths).tobytes()
+        keys = H[lengths].tobytes()
         nodes, matched, partial = self._trie.locate(keys)
         evident = matched if nodes[-1].sessions >= _EVIDENT_SESSIONS else 0
         if partial is not None and partial[0].sessions >= _EVIDENT_SESSIONS:
@@ -121,7 +121,7 @@ class AnchorIndex:
             return None
         chunks = min(_SYNC_CHUNKS, (len(H) - 1 - point) // _SYNC_CHUNK)
         keys = b"".join(
-            window_hashes(H, point, point + size, size).tobytes()
+            window_keys(H, point, point + size, size).tobytes()
             for size in (_SYNC_WIDTH, *range(_SYNC_CHUNK, _SYNC_CHUNK * chunks + 1, _SYNC_CHUNK))
         )
         located = self._synced.locate(keys)
@@ -140,7 +140,8 @@ class AnchorIndex:
         missing = seen == HashMap.MISSING
         mine = session & _SYNC_SESSION_MASK
         count = np.where(missing, 1, np.minimum(count + (last != mine), _EVIDENT_SESSIONS))
-        self._windows.put(hashes, (count << _SYNC_SESSION_BITS | mine).astype(np.int32))
+        values = (count << _SYNC_SESSION_BITS | mine).astype(np.int32)
+        self._windows.put(hashes, values, int(missing.sum()))
         known = [k for k, h in enumerate(hashes.tolist()) if h in self._points]
         if not known:
             known = np.flatnonzero(count >= _EVIDENT_SESSIONS).tolist()

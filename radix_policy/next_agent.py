@@ -34,16 +34,17 @@ class NextAgent:
 
     def distribution(self, slot: int) -> Floats:
         """Chance of every row to run next in the session; shape (n,), sum 1."""
-        row = int(self._sessions.row[slot])
+        row = self._sessions.row.item(slot)
+        markov = self._markov_row(row)
         if not self._config.prediction:
-            return self._markov_row(row)
-        rank = self._rank_row(slot)
-        spread = rank[RANKS] * self._newcomer_lines(np.array([slot]))[0]
-        for place, other in enumerate(self._sessions.listed[slot]):
-            if other >= 0:
-                spread[other] = rank[place]
-        trust = self._trust(np.array([row]))[0]
-        mixed = (1 - trust) * self._markov_row(row) + trust * spread
+            return markov
+        count = self._sessions.count.item(slot)
+        rank = self._ranks_of(row, count, self._ranks_by_count(count))
+        share, listed, known = self._newcomers(slot)
+        spread = rank[RANKS] * share
+        spread[known] = [rank[place] for place, other in enumerate(listed) if other >= 0]
+        trust = self._trust_in(row)
+        mixed = (1 - trust) * markov + trust * spread
         return np.asarray(mixed / mixed.sum())
 
     def chances(self, slot: int, row: int) -> tuple[float, float]:
@@ -104,15 +105,20 @@ class NextAgent:
         later = self._ranks_by_count(count)
         first = self._ranks_of(row, count, later)
         f = passage.rank_line_first_step(first, passage.rank_line(later, gamma))
+        share, listed, known = self._newcomers(slot)
+        once, again = first[RANKS] * share, later[RANKS] * share
+        line = once + (1 - once) * (gamma * again) / (1 - gamma + gamma * again)
+        line[known] = [f[place] for place, other in enumerate(listed) if other >= 0]
+        return np.asarray(line)
+
+    def _newcomers(self, slot: int) -> tuple[Floats, list[int], list[int]]:
+        """How calls by agents new to the session share out, its list of agents, those there."""
         share = self._counts.seen.copy()
         listed = self._sessions.agents(slot)
         known = [other for other in listed if other >= 0]
         share[known] = 0.0
         share /= max(float(share.sum()), 1e-12)
-        once, again = first[RANKS] * share, later[RANKS] * share
-        line = once + (1 - once) * (gamma * again) / (1 - gamma + gamma * again)
-        line[known] = [f[place] for place, other in enumerate(listed) if other >= 0]
-        return np.asarray(line)
+        return share, listed, known
 
     def _ranks_of(self, row: int, count: int, by_count: list[float]) -> list[float]:
         """p_r of the session's next call, from its current agent and its number of agents."""
@@ -152,9 +158,11 @@ class NextAgent:
 
     def _markov_row(self, row: int) -> Floats:
         counts, prior = self._counts, self._config.prior_weight
-        marginal = counts.seen / max(counts.seen.sum(), 1e-9)
-        follows = counts.follows[row] * self._config.prediction
-        return np.asarray((follows + prior * marginal) / (follows.sum() + prior))
+        marginal = counts.seen * (prior / max(float(counts.seen.sum()), 1e-9))
+        if not self._config.prediction:
+            return np.asarray(marginal / prior)
+        follows = counts.follows[row]
+        return np.asarray((follows + marginal) / (float(follows.sum()) + prior))
 
     def _everyone(self) -> Floats:
         ranks = self._counts.all_ranks + 1.0 / (RANKS + 1)
@@ -170,9 +178,6 @@ class NextAgent:
         """p_r of sessions with that many distinct agents, whoever speaks."""
         ranks = self._counts.count_ranks[np.minimum(count, RANKS)]
         return _possible(ranks + self._config.rank_weight * self._everyone(), count)
-
-    def _rank_row(self, slot: int) -> Floats:
-        return self._rank_rows(np.array([slot]))[0]
 
     def _newcomer_lines(self, slots: Ints) -> Floats:
         """How calls by agents new to each session share out among them; shape (k, n)."""

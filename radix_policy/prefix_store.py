@@ -62,7 +62,7 @@ class PrefixStore:
     def put_anchor(self, tenant: int, agent: int, tokens: Tokens) -> None:
         """The agent's anchor as just observed. O(n)."""
         known = self._prefixes.get((tenant, agent, SHARED))
-        if known is not None and np.array_equal(known.tokens, tokens):
+        if known is not None and known.tokens.tobytes() == tokens.tobytes():
             self._prefixes.move_to_end((tenant, agent, SHARED))
             return
         self._put(Prefix(tenant, agent, SHARED, 0, len(tokens), tokens))

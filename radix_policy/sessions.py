@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radix_policy.hashing import Hashes, HashMap, prefix_hashes, window_hashes
+from radix_policy.hashing import Hashes, HashMap, window_keys
 from radix_policy.lineage import WIDTH, OutputIndex, Quote, TextIndex, Windows, unexplained
 
 GRID = 4
@@ -84,33 +84,36 @@ class _Continuations:
         whole, part = _Known(), _Known()
         while stop >= GRID:
             start = max(GRID, stop - block + GRID)
-            lengths = np.arange(start, stop + 1, GRID)
-            values = self._table.get(prefix_hashes(H, lengths))
-            for k in np.flatnonzero(values >= 0)[::-1].tolist():
-                session, level = divmod(int(values[k]), 4)
+            found, values = self._table.find(H[start : stop + 1 : GRID])
+            for k, value in zip(found[::-1].tolist(), values[::-1].tolist(), strict=True):
+                if value < 0:
+                    continue
+                session, level = divmod(value, 4)
+                length = start + k * GRID
                 if level == _LEVEL_PART:
-                    part = part if part.length else _Known(int(lengths[k]), session, level)
+                    part = part if part.length else _Known(length, session, level)
                     continue
                 if level:
-                    return _Known(int(lengths[k]), session, level), whole, part
+                    return _Known(length, session, level), whole, part
                 # As long as the prompt itself it would be the same prompt: another's as well.
-                if not whole.length and len(H) - 1 - int(lengths[k]) >= _EXTENDED:
-                    whole = _Known(int(lengths[k]), session, 0)
+                if not whole.length and len(H) - 1 - length >= _EXTENDED:
+                    whole = _Known(length, session, 0)
             stop = start - GRID
+            block *= 4
         return _Known(), whole, part
 
     def add(self, H: Hashes, lengths: Iterable[int], above: int, session: int, level: int) -> None:
         """Remember those of ``lengths`` (moved down to the grid) that are above ``above``."""
         grid = sorted({n // GRID * GRID for n in lengths})
-        kept = np.array([n for n in grid if n > above], dtype=np.int64)
-        if len(kept):
-            self._table.put(prefix_hashes(H, kept), session * 4 + level)
+        kept = [n for n in grid if n > above]
+        if kept:
+            self._table.put(H[kept], session * 4 + level)
 
     def add_whole(self, H: Hashes, session: int, root: Callable[[int], int]) -> None:
         """Remember a whole prompt, without the few tokens that open the answer."""
         length = (len(H) - 1 - GRID) // GRID * GRID
         if length >= GRID:
-            key = prefix_hashes(H, np.array([length]))
+            key = H[length : length + 1]
             value = int(self._table.get(key)[0])
             mine = value == HashMap.MISSING or (value >= 0 and root(value // 4) == session)
             if mine or value % 4 == 0:
@@ -262,7 +265,8 @@ class SessionLinker:
         if part.length > shared + _DEEPER:
             record.reached = max(record.reached, part.length)
         self._remember_prompt(H, session, known, quotes)
-        self._texts.add(windows.hashes[~hit], session, self.root)
+        fresh = np.delete(windows.hashes, hit) if len(hit) else windows.hashes
+        self._texts.add(fresh, session, self.root)
         return Link(session, new, merged)
 
     def _evident(self, known: _Known, quotes: list[Quote]) -> int | None:
@@ -363,9 +367,9 @@ class SessionLinker:
         middle = prompt + (n - prompt) // 2
         lengths = [prompt + 8 + GRID - 1, middle, n - 2, n]
         self._continuations.add(H, [x for x in lengths if x <= n], prompt, session, _LEVEL_OWN)
-        windows = window_hashes(H, prompt, n, WIDTH)
+        windows = window_keys(H, prompt, n, WIDTH)
         echo = self._texts.known(windows)
-        self._outputs.add(windows[~echo], session, self.root)
+        self._outputs.add(np.delete(windows, echo), session, self.root)
 
     @property
     def nbytes(self) -> int:

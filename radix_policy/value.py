@@ -243,7 +243,7 @@ class ScoutValue:
         if n == 0 or entry is None:
             return {}
         mixed = self._next.distribution(entry.slot)
-        return {self.rows.agent(r): float(mixed[r]) for r in range(n)}
+        return dict(zip(self.rows.agents(), mixed.tolist(), strict=True))
 
     def _add(self, session: int) -> Session:
         if len(self.sessions) >= self.config.max_sessions:

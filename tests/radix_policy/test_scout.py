@@ -174,6 +174,7 @@ def test_a_flood_of_names_takes_no_more_memory_the_longer_it_lasts(policy, flood
     try:
         for k in range(900):
             run(one, flood(k))
+            one.moved()
             if k in (449, 899):
                 gc.collect()
                 held.append(tracemalloc.get_traced_memory()[0])
