@@ -161,9 +161,7 @@ class HashMap:
         values[hit] = found
         return values
 
-    def put(
-        self, keys: Hashes, values: NDArray[np.int32] | int, new: int | None = None
-    ) -> None:
+    def put(self, keys: Hashes, values: NDArray[np.int32] | int, new: int | None = None) -> None:
         """Store ``values`` under ``keys``; of equal slots in one call the last one stays.
 
         ``new``: how many of them have no value so far, where the caller knows.
