@@ -29,7 +29,8 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _LENGTH = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
-_VALUE = np.uint64(0xFFFFFFFF)
+_LOW = 0xFFFFFFFF
+_VALUE = np.uint64(_LOW)
 _EMPTY = _VALUE
 
 
@@ -127,6 +128,16 @@ def distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return ranked[new], order[new]
 
 
+def counted(values: NDArray[Any]) -> list[tuple[int, int]]:
+    """Distinct values, ascending, and how often each is there; ``values`` is not empty."""
+    ranked = np.sort(values)
+    ends = np.flatnonzero(ranked[1:] != ranked[:-1]).tolist()
+    ends.append(len(ranked) - 1)
+    starts = [-1, *ends[:-1]]
+    found = ranked[ends].tolist()
+    return [(value, end - start) for value, start, end in zip(found, starts, ends, strict=True)]
+
+
 class HashMap:
     """Direct-mapped table from 64-bit hashes to int32 values: newer entries overwrite older ones.
 
@@ -149,10 +160,18 @@ class HashMap:
     def find(self, keys: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Which of ``keys`` have a value, ascending, and these values."""
         entries = self._table.take(self._slots(keys))
-        hit = np.flatnonzero((entries ^ (keys << _HALF)) <= _VALUE)
+        hit = (entries >> _HALF == keys & _VALUE).nonzero()[0]
         values = entries[hit].astype(np.uint32).view(np.int32)
         known = values != self.MISSING
         return (hit, values) if known.all() else (hit[known], values[known])
+
+    def value(self, key: int) -> int:
+        """The value of one key, ``MISSING`` where unknown."""
+        entry = int(self._table.item(key >> 64 - self._bits))
+        if entry >> 32 != key & _LOW:
+            return self.MISSING
+        value = entry & _LOW
+        return value if value < 1 << 31 else value - (1 << 32)
 
     def get(self, keys: Hashes) -> NDArray[np.int32]:
         """Values of ``keys``, shape (k,), ``MISSING`` where unknown."""
@@ -173,7 +192,7 @@ class HashMap:
         if isinstance(values, np.ndarray):
             entries |= values.view(np.uint32)
         else:
-            entries |= np.uint64(values & int(_VALUE))
+            entries |= np.uint64(values & _LOW)
         self._table[self._slots(keys)] = entries
 
     def _slots(self, keys: Hashes) -> NDArray[np.int64]:

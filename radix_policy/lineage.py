@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radix_policy.hashing import Hashes, HashMap, distinct, window_keys
+from radix_policy.hashing import Hashes, HashMap, counted, distinct, window_keys
 
 WIDTH = 8
 _DEAD = -2
@@ -153,6 +153,31 @@ class OutputIndex:
         return self._table.nbytes + self._ring.nbytes
 
 
+class Texts(NamedTuple):
+    """Windows of a text that prompts may hold: ``hashes`` (w,), and of these the ``known`` ones,
+    ascending places (k,), with the session that has them alone, or a number below zero (k,).
+    """
+
+    hashes: Hashes
+    known: NDArray[np.int64]
+    owner: NDArray[np.int32]
+
+    def votes(self, root: Callable[[int], int]) -> list[tuple[int, int]]:
+        """(windows, session) for each session with text of its own here, most windows first."""
+        owner, hashes = self.owner, self.hashes[self.known]
+        if len(owner) and owner.min() < 0:
+            owner, hashes = owner[owner >= 0], hashes[owner >= 0]
+        if not len(owner):
+            return []
+        ranked = np.sort(hashes)
+        if (ranked[1:] == ranked[:-1]).any():
+            owner = owner[distinct(hashes)[1]]
+        votes: Counter[int] = Counter()
+        for session, count in counted(owner):
+            votes[root(session)] += count
+        return sorted(((c, s) for s, c in votes.items()), reverse=True)
+
+
 class TextIndex:
     """Window of a prompt -> the one session whose prompts hold it.
 
@@ -163,32 +188,32 @@ class TextIndex:
     def __init__(self, max_bits: int = 18) -> None:
         self._table = HashMap(max_bits)
 
-    def add(self, hashes: Hashes, session: int, root: Callable[[int], int]) -> None:
-        """Remember ``hashes`` as text of ``session``; what another session had becomes common."""
-        known, owner = self._table.find(hashes)
+    def find(self, hashes: Hashes) -> Texts:
+        """Which of ``hashes`` stood in some prompt, and whose they are."""
+        return Texts(hashes, *self._table.find(hashes))
+
+    def add(
+        self, texts: Texts, but: NDArray[np.int64], session: int, root: Callable[[int], int]
+    ) -> None:
+        """Remember windows, looked up just now, as text of ``session``, save those at ``but``.
+
+        What another session had becomes common.
+        """
+        hashes, known, owner = texts
         values = np.full(len(hashes), session, dtype=np.int32)
-        values[known[owner == _DEAD]] = _DEAD
-        for other in sorted(set(owner[(owner >= 0) & (owner != session)].tolist())):
-            if root(other) != session:
+        others = {session, _DEAD}
+        if len(known):
+            others |= {other for other, _ in counted(owner)}
+        for other in others - {session}:
+            if other == _DEAD or root(other) != session:
                 values[known[owner == other]] = _DEAD
-        self._table.put(hashes, values, len(hashes) - len(known))
-
-    def known(self, hashes: Hashes) -> NDArray[np.int64]:
-        """Which of ``hashes`` stood in some prompt, ascending."""
-        return self._table.find(hashes)[0]
-
-    def votes(self, hashes: Hashes, root: Callable[[int], int]) -> list[tuple[int, int]]:
-        """(windows, session) for each session with text of its own here, most windows first."""
-        known, owner = self._table.find(hashes)
-        own = owner >= 0
-        known, owner = known[own], owner[own]
-        if not len(known):
-            return []
-        owner = owner[distinct(hashes[known])[1]]
-        votes: Counter[int] = Counter()
-        for session, count in Counter(owner.tolist()).items():
-            votes[root(session)] += count
-        return sorted(((c, s) for s, c in votes.items()), reverse=True)
+        new = len(hashes) - len(known)
+        if len(but):
+            kept = np.ones(len(hashes), dtype=np.bool_)
+            kept[but] = False
+            hashes, values = hashes[kept], values[kept]
+            new = len(hashes) - int(kept[known].sum())
+        self._table.put(hashes, values, new)
 
     @property
     def nbytes(self) -> int:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from radix_policy.hashing import Hashes, HashMap, window_keys
-from radix_policy.lineage import WIDTH, OutputIndex, Quote, TextIndex, Windows, unexplained
+from radix_policy.lineage import WIDTH, OutputIndex, Quote, TextIndex, Texts, unexplained
 
 GRID = 4
 _LEVEL_QUOTED = 1
@@ -113,11 +113,10 @@ class _Continuations:
         """Remember a whole prompt, without the few tokens that open the answer."""
         length = (len(H) - 1 - GRID) // GRID * GRID
         if length >= GRID:
-            key = H[length : length + 1]
-            value = int(self._table.get(key)[0])
+            value = self._table.value(H.item(length))
             mine = value == HashMap.MISSING or (value >= 0 and root(value // 4) == session)
             if mine or value % 4 == 0:
-                self._table.put(key, session * 4 if mine else _DEAD)
+                self._table.put(H[length : length + 1], session * 4 if mine else _DEAD)
 
     @property
     def nbytes(self) -> int:
@@ -241,6 +240,7 @@ class SessionLinker:
             known = _Known()
         windows = unexplained(H, max(known.length, shared))
         quotes, hit = self._outputs.quotes(windows, self.root)
+        texts = self._texts.find(windows.hashes)
         quotes = [q for q in quotes if q.session in self._sessions]
         session = self._evident(known, quotes)
         chain, prolonged = self._prolonged(len(H) - 1, part, shared, agent)
@@ -248,7 +248,7 @@ class SessionLinker:
             (self._prompt_trust, whole.session if whole.length > shared else -1, True),
             (chain, prolonged, True),
             (self._key_trust, self._keys.get(key or "", -1), False),
-            (self._text_trust, self._worded(windows, session, agent), False),
+            (self._text_trust, self._worded(texts, session, agent), False),
         )
         for trust, hint, returning in hints:
             session = self._weigh(session, trust, self.root(hint), agent if not returning else None)
@@ -265,8 +265,7 @@ class SessionLinker:
         if part.length > shared + _DEEPER:
             record.reached = max(record.reached, part.length)
         self._remember_prompt(H, session, known, quotes)
-        fresh = np.delete(windows.hashes, hit) if len(hit) else windows.hashes
-        self._texts.add(fresh, session, self.root)
+        self._texts.add(texts, hit, session, self.root)
         return Link(session, new, merged)
 
     def _evident(self, known: _Known, quotes: list[Quote]) -> int | None:
@@ -317,11 +316,11 @@ class SessionLinker:
         record.reached = max(record.reached, part.length)
         return trust, session if deeper or longer else -1
 
-    def _worded(self, windows: Windows, session: int | None, agent: int) -> int:
+    def _worded(self, texts: Texts, session: int | None, agent: int) -> int:
         """The session whose wording the prompt shares, where that is of use; else -1."""
         if session is not None and agent in self._sessions[session].agents:
             return -1
-        votes = self._texts.votes(windows.hashes, self.root)[:2]
+        votes = texts.votes(self.root)[:2]
         if not votes or votes[0][0] < _TEXT_WINDOWS:
             return -1
         if len(votes) > 1 and votes[0][0] < _TEXT_RUNNER_UP * votes[1][0]:
@@ -368,7 +367,7 @@ class SessionLinker:
         lengths = [prompt + 8 + GRID - 1, middle, n - 2, n]
         self._continuations.add(H, [x for x in lengths if x <= n], prompt, session, _LEVEL_OWN)
         windows = window_keys(H, prompt, n, WIDTH)
-        echo = self._texts.known(windows)
+        echo = self._texts.find(windows).known
         self._outputs.add(np.delete(windows, echo), session, self.root)
 
     @property
