@@ -47,8 +47,8 @@ class _Session:
     running: int = 0
     reached: int = 0
     prompt: int = 0
-    agents: set[int] = field(default_factory=set)
-    absorbed: list[int] = field(default_factory=list)
+    agents: list[int] = field(default_factory=list)
+    absorbed: tuple[int, ...] = ()
 
 
 class Link(NamedTuple):
@@ -197,7 +197,7 @@ class SessionLinker:
             return False
         if len(record.agents) >= _MAX_AGENTS:
             record.agents.clear()
-        record.agents.add(agent)
+        record.agents.append(agent)
         return True
 
     def leave(self, session: int) -> None:
@@ -218,11 +218,12 @@ class SessionLinker:
         kept.last = max(kept.last, gone.last)
         kept.calls += gone.calls
         kept.running += gone.running
-        kept.agents |= gone.agents
-        kept.absorbed += [*gone.absorbed, absorbed]
+        kept.agents += [agent for agent in gone.agents if agent not in kept.agents]
+        names = (*kept.absorbed, *gone.absorbed, absorbed)
         self._parent[absorbed] = survivor
-        while len(kept.absorbed) > _MAX_ABSORBED:
-            del self._parent[kept.absorbed.pop(0)]
+        for name in names[:-_MAX_ABSORBED]:
+            del self._parent[name]
+        kept.absorbed = names[-_MAX_ABSORBED:]
         return absorbed, survivor
 
     # -- linking -----------------------------------------------------------------------
