@@ -47,9 +47,10 @@ _SYNC_SESSION_MASK = (1 << _SYNC_SESSION_BITS) - 1
 class AnchorIndex:
     """Prompt -> agent, for one namespace.
 
-    ``max_nodes``: bound on trie nodes (about 600 bytes each). An agent's identity is a node of the
-    trie; ids come from ``new_agent``. Once accepted an agent stays; if it turns out to be several,
-    the branch with at least half of the sessions keeps the id.
+    ``max_nodes``: bound on trie nodes (about 600 bytes each, and 70 for a session it remembers).
+    An agent's identity is a node of the trie; ids come from ``new_agent``. Once accepted an agent
+    stays; if it turns out to be several, the branch with at least half of the sessions keeps the
+    id.
     """
 
     def __init__(self, max_nodes: int) -> None:
@@ -77,8 +78,9 @@ class AnchorIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in the hash tables, without the nodes."""
-        return self._windows.nbytes + self._signatures.nbytes
+        """Bytes in the hash tables and, roughly, of the nodes and the sessions they remember."""
+        nodes, uses = self.size, self._trie.uses + self._synced.uses
+        return self._windows.nbytes + self._signatures.nbytes + 600 * nodes + 70 * uses
 
     def locate(self, H: Hashes) -> Path:
         """Lay a prompt along the trie. ``H``: rolling hashes, shape (n + 1,)."""
