@@ -177,7 +177,6 @@ def memory(scout: Scout) -> dict[str, int]:
         **parts,
         "all of it": sum(parts.values()),
         "snapshot on disk": len(scout.snapshot()),
-        "sessions remembered": len(value.sessions),
         "token ids, apart": tokens,
         "shadow LRU, apart": shadow,
     }
@@ -221,19 +220,25 @@ def measure(size: Size, runs: int) -> dict[str, Any]:
         dispatch = clock.time("arrival, inferred", bare.observe, call)
         clock.time("end, inferred", _end, bare, dispatch, call)
     scout, calls = learned(size, labelled=True, capacity=capacity)
-    state = memory(scout)
+    state, remembered = memory(scout), len(scout._by_number[0].identity._sessions)
     costs(scout, calls, runs, "with ids", clock)
     learning(scout, runs, clock)
-    return {"agents": size.agents, "sessions": size.sessions, "bytes": state, "us": clock.rows()}
+    return {
+        "agents": size.agents,
+        "sessions": size.sessions,
+        "remembered": remembered,
+        "bytes": state,
+        "us": clock.rows(),
+    }
 
 
 def show(results: list[dict[str, Any]]) -> None:
     for result in results:
-        print(f"\n{result['agents']:,} agents, {result['sessions']:,} live sessions")
+        live, remembered = result["sessions"], result["remembered"]
+        print(f"\n{result['agents']:,} agents, {live:,} live sessions, {remembered:,} remembered")
         for what, size in result["bytes"].items():
             note = f"   (the paper's state: < {PAPER_STATE:,})" if what == "counts" else ""
-            unit = "" if what == "sessions remembered" else " B"
-            print(f"  {what:<28}{size:>14,}{unit}{note}")
+            print(f"  {what:<28}{size:>14,} B{note}")
         print(f"  {'':<28}{'median':>10}{'p99':>10} us")
         for what, us in result["us"].items():
             note = (

@@ -200,20 +200,19 @@ class TextIndex:
         What another session had becomes common.
         """
         hashes, known, owner = texts
-        values = np.full(len(hashes), session, dtype=np.int32)
-        others = {session, _DEAD}
-        if len(known):
-            others |= {other for other, _ in counted(owner)}
-        for other in others - {session}:
-            if other == _DEAD or root(other) != session:
-                values[known[owner == other]] = _DEAD
-        new = len(hashes) - len(known)
-        if len(but):
-            kept = np.ones(len(hashes), dtype=np.bool_)
-            kept[but] = False
-            hashes, values = hashes[kept], values[kept]
-            new = len(hashes) - int(kept[known].sum())
-        self._table.put(hashes, values, new)
+        fresh = np.ones(len(hashes), dtype=np.bool_)
+        fresh[known] = fresh[but] = False
+        new = hashes[fresh]
+        self._table.put(new, session, len(new))
+        foreign = known[(owner != session) & (owner >= 0)]
+        if not len(foreign):
+            return
+        common = np.zeros(len(hashes), dtype=np.bool_)
+        for other, _ in counted(owner):
+            if other >= 0 and root(other) != session:
+                common[known[owner == other]] = True
+        common[but] = False
+        self._table.put(hashes[common], _DEAD, 0)
 
     @property
     def nbytes(self) -> int:
