@@ -89,7 +89,7 @@ class Scout:
         self.horizon.dispatched(who.new_session)
         self.sessions_begun += who.new_session
         if self.accuracy.due(self.clock) and not who.new_session:
-            self.accuracy.judge(tenant.value.predict(who.session), who.agent)
+            self.accuracy.judge(tenant.value.likeliest(who.session), who.agent)
         tenant.value.arrive(who.session, who.agent, self.clock)
         if isinstance(tenant.value, ScoutValue):
             tenant.value.reuse.returned(who.session, who.agent, hashes)
@@ -99,7 +99,8 @@ class Scout:
             tenant.value.end(who.session)
             self._last_calls.add(self.clock)
         if call.plain and who.anchor:
-            self.anchors.put_anchor(tenant.number, who.agent, call.tokens[: who.anchor])
+            name = hashes.item(who.anchor)
+            self.anchors.put_anchor(tenant.number, who.agent, call.tokens[: who.anchor], name)
         self.ledger.arrive(self.clock, tenant.number, call.tokens)
         labelled = call.session is not None
         return Dispatch(
@@ -168,8 +169,7 @@ class Scout:
     def _grid(self, hashes: Hashes, tenant: int) -> Hashes:
         """Every grid-th prefix hash, apart for every tenant."""
         grid = self.guard.grid if self.guard is not None else len(hashes)
-        mix = np.uint64(tenant * _TENANT_MIX % (1 << 64))
-        return hashes[grid::grid] ^ mix
+        return hashes[grid::grid] ^ np.uint64(tenant * _TENANT_MIX % (1 << 64))
 
     def end_session(self, namespace: Namespace, session: int) -> None:
         """The client says that the session is over."""

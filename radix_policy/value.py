@@ -245,6 +245,15 @@ class ScoutValue:
         mixed = self._next.distribution(entry.slot)
         return dict(zip(self.rows.agents(), mixed.tolist(), strict=True))
 
+    def likeliest(self, session: int) -> int | None:
+        """The agent that most probably calls next, of equals the lowest id; None if unknown."""
+        entry = self.sessions.get(session)
+        if entry is None or not len(self.rows):
+            return None
+        chances = self._next.distribution(entry.slot)
+        best = np.flatnonzero(chances == chances.max()).tolist()
+        return min(self.rows.agent(row) for row in best)
+
     def _add(self, session: int) -> Session:
         if len(self.sessions) >= self.config.max_sessions:
             self._forget(self.sessions.oldest())
