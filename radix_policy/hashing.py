@@ -66,27 +66,29 @@ def rolling(tokens: Tokens) -> Hashes:
 
     Token ids outside the value table (multimodal placeholders) are folded into it.
     """
-    n = len(tokens)
-    values = np.zeros(-(-n // 4) * 4, dtype=np.uint64)
-    part = _token_values().take(tokens & _MASK)
-    np.multiply(part, _first_powers(_BASE, n), out=values[:n])
-    return _sums(values)[: n + 1]
+    values = _token_values().take(tokens & _MASK)
+    values *= _first_powers(_BASE, len(tokens))
+    return _sums(values)
 
 
 def _sums(values: Hashes) -> Hashes:
-    """Sums of the first i values, for i from 0 to their number, a multiple of four.
+    """Sums of the first i values, for i from 0 to their number.
 
     By fours: a running sum waits for memory at every step.
     """
     out = np.empty(len(values) + 1, dtype=np.uint64)
     out[0] = 0
-    one, two, three, four = (values[k::4] for k in range(4))
+    fours = len(values) // 4 * 4
+    one, two, three, four = (values[k:fours:4] for k in range(4))
     two = one + two
     three = two + three
-    np.cumsum(three + four, out=out[4::4])
-    before = out[:-1:4]
+    np.cumsum(three + four, out=out[4 : fours + 1 : 4])
+    before = out[:fours:4]
     for place, within in enumerate((one, two, three), 1):
-        np.add(before, within, out=out[place::4])
+        np.add(before, within, out=out[place:fours:4])
+    if fours < len(values):
+        np.cumsum(values[fours:], out=out[fours + 1 :])
+        out[fours + 1 :] += out[fours]
     return out
 
 

@@ -99,8 +99,8 @@ class Scout:
             tenant.value.end(who.session)
             self._last_calls.add(self.clock)
         if call.plain and who.anchor:
-            name = hashes.item(who.anchor)
-            self.anchors.put_anchor(tenant.number, who.agent, call.tokens[: who.anchor], name)
+            anchor = call.tokens[: who.anchor]
+            self.anchors.put_anchor(tenant.number, who.agent, anchor, hashes.item(len(anchor)))
         self.ledger.arrive(self.clock, tenant.number, call.tokens)
         labelled = call.session is not None
         return Dispatch(

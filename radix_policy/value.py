@@ -250,8 +250,8 @@ class ScoutValue:
         entry = self.sessions.get(session)
         if entry is None or not len(self.rows):
             return None
-        chances = self._next.distribution(entry.slot)
-        best = np.flatnonzero(chances == chances.max()).tolist()
+        weights = self._next.weights(entry.slot)
+        best = np.flatnonzero(weights == np.maximum.reduce(weights)).tolist()
         return min(self.rows.agent(row) for row in best)
 
     def _add(self, session: int) -> Session:
