@@ -196,6 +196,9 @@ def run(calls: int, page_size: int, seed: int, every: int = EVERY) -> dict[str, 
             soak.check()
             memory.append(resident())
             records.append(len(soak.core.records))
+            if number % (10 * every) == 0:
+                spent, megabytes = time.perf_counter() - started, memory[-1] / 2**20
+                print(f"{number:,} calls, {spent:.0f} s, {megabytes:.1f} MB", file=sys.stderr)
     soak.settle()
     soak.check()
     assert FAULTS.total == faults, f"our code failed: {FAULTS.counts}"

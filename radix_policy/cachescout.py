@@ -129,6 +129,11 @@ class CacheScoutValue:
             P = np.full(len(P), 1 / len(P))
         return {self.rows.agent(row): float(P[row]) for row in range(len(self.rows))}
 
+    def likeliest(self, session: int) -> int | None:
+        """The agent that most probably calls next, of equals the lowest id; None if unknown."""
+        chances = self.predict(session)
+        return min(chances, key=lambda agent: (-chances[agent], agent)) if chances else None
+
     def predictability(self) -> float:
         """R (Eq. 2)."""
         n = len(self.rows)

@@ -170,6 +170,7 @@ class LiveSessions:
         return np.array(sorted(slots), dtype=np.int64)
 
     def bytes(self) -> int:
-        """Memory held by the arrays and, roughly, by the entries."""
+        """Memory held by the arrays and, roughly, by the entries. O(S)."""
         arrays = (self.row, self.last, self.turn, self.listed, self.count, self.alive)
-        return sum(a.nbytes for a in arrays) + 200 * len(self.by_id)
+        calls = sum(len(entry.calls) for entry in self.by_id.values())
+        return sum(a.nbytes for a in arrays) + 300 * len(self.by_id) + 60 * calls

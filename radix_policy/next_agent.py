@@ -8,6 +8,7 @@ that were hardly seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,22 @@ _FEW = 4
 """Sessions up to which a line each is faster than arrays of them."""
 
 
+class _Seen(NamedTuple):
+    """What the predictions for one session are made of.
+
+    ``before``: the row that spoke last. ``total``: calls of all agents. ``follows`` (n,): who came
+    after ``before``, ``went``: how many in all. ``listed``: the move-to-front list of rows.
+    ``ranks``: chance of each place in it.
+    """
+
+    before: int
+    total: float
+    follows: NDArray[np.float32]
+    went: float
+    listed: list[int]
+    ranks: list[float]
+
+
 class NextAgent:
     """Predictions from the counts for the sessions of a table; n agent rows, k session slots."""
 
@@ -34,37 +51,50 @@ class NextAgent:
 
     def distribution(self, slot: int) -> Floats:
         """Chance of every row to run next in the session; shape (n,), sum 1."""
-        row = int(self._sessions.row[slot])
+        weights = self.weights(slot)
+        return np.asarray(weights / np.add.reduce(weights))
+
+    def weights(self, slot: int) -> Floats:
+        """The same but for a common factor."""
+        seen = self._seen(slot)
         if not self._config.prediction:
-            return self._markov_row(row)
-        rank = self._rank_row(slot)
-        spread = rank[RANKS] * self._newcomer_lines(np.array([slot]))[0]
-        for place, other in enumerate(self._sessions.listed[slot]):
-            if other >= 0:
-                spread[other] = rank[place]
-        trust = self._trust(np.array([row]))[0]
-        mixed = (1 - trust) * self._markov_row(row) + trust * spread
-        return np.asarray(mixed / mixed.sum())
+            return self._counts.seen + 0.0
+        trust = self._trust_in(seen.before)
+        scale = (1 - trust) / (seen.went + self._config.prior_weight)
+        prior = self._config.prior_weight / max(seen.total, 1e-9)
+        calls, follows = self._counts.seen, seen.follows
+        known = [other for other in seen.listed if other >= 0]
+        others = seen.total - sum([calls.item(other) for other in known])
+        newcomer = trust * seen.ranks[RANKS] / max(others, 1e-12)
+        mixed = scale * follows + (scale * prior + newcomer) * calls
+        places = enumerate(seen.listed)
+        ranked = [trust * seen.ranks[place] for place, other in places if other >= 0]
+        mixed[known] = [
+            scale * (follows.item(other) + prior * calls.item(other)) + rank
+            for other, rank in zip(known, ranked, strict=True)
+        ]
+        return np.asarray(mixed)
 
     def chances(self, slot: int, row: int) -> tuple[float, float]:
         """What the Markov and the rank prediction give ``row`` as the session's next call."""
-        counts, prior, before = (
-            self._counts,
-            self._config.prior_weight,
-            self._sessions.row.item(slot),
-        )
-        seen, total = counts.seen.item(row), float(counts.seen.sum())
-        went, all_went = 0.0, 0.0
+        seen, prior = self._seen(slot), self._config.prior_weight
+        calls = self._counts.seen
+        mine, went = calls.item(row), 0.0
         if self._config.prediction:
-            went, all_went = counts.follows.item(before, row), float(counts.follows[before].sum())
-        markov = (went + prior * seen / max(total, 1e-9)) / (all_went + prior)
-        listed = self._sessions.agents(slot)
-        count = self._sessions.count.item(slot)
-        by_rank = self._ranks_of(before, count, self._ranks_by_count(count))
-        if row in listed:
-            return markov, by_rank[listed.index(row)]
-        others = total - sum(counts.seen.item(other) for other in listed if other >= 0)
-        return markov, by_rank[RANKS] * seen / max(others, 1e-12)
+            went = seen.follows.item(row)
+        markov = (went + prior * mine / max(seen.total, 1e-9)) / (seen.went + prior)
+        if row in seen.listed:
+            return markov, seen.ranks[seen.listed.index(row)]
+        others = seen.total - sum([calls.item(other) for other in seen.listed if other >= 0])
+        return markov, seen.ranks[RANKS] * mine / max(others, 1e-12)
+
+    def _seen(self, slot: int) -> _Seen:
+        before, count = self._sessions.row.item(slot), self._sessions.count.item(slot)
+        follows = self._counts.follows[before]
+        went = float(np.add.reduce(follows)) if self._config.prediction else 0.0
+        total = float(np.add.reduce(self._counts.seen))
+        ranks = self._ranks_of(before, count, self._ranks_by_count(count))
+        return _Seen(before, total, follows, went, self._sessions.agents(slot), ranks)
 
     def lines(
         self, slots: Sequence[int], G: Floats, q: Floats, gamma: float, mean_end: float
@@ -150,12 +180,6 @@ class NextAgent:
         lines[where, listed[where, place]] = f[where, place]
         return np.asarray(lines)
 
-    def _markov_row(self, row: int) -> Floats:
-        counts, prior = self._counts, self._config.prior_weight
-        marginal = counts.seen / max(counts.seen.sum(), 1e-9)
-        follows = counts.follows[row] * self._config.prediction
-        return np.asarray((follows + prior * marginal) / (follows.sum() + prior))
-
     def _everyone(self) -> Floats:
         ranks = self._counts.all_ranks + 1.0 / (RANKS + 1)
         return np.asarray(ranks / ranks.sum())
@@ -170,9 +194,6 @@ class NextAgent:
         """p_r of sessions with that many distinct agents, whoever speaks."""
         ranks = self._counts.count_ranks[np.minimum(count, RANKS)]
         return _possible(ranks + self._config.rank_weight * self._everyone(), count)
-
-    def _rank_row(self, slot: int) -> Floats:
-        return self._rank_rows(np.array([slot]))[0]
 
     def _newcomer_lines(self, slots: Ints) -> Floats:
         """How calls by agents new to each session share out among them; shape (k, n)."""

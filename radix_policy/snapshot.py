@@ -50,7 +50,7 @@ from radix_policy.cachescout import CacheScoutValue
 from radix_policy.value import ScoutValue
 
 FORMAT = "scout-state"
-VERSION = 1
+VERSION = 2
 
 KEPT: dict[type, tuple[str, ...]] = {
     horizon.Horizon: ("_tokens", "_calls", "_births", "_dispatches"),

@@ -255,7 +255,16 @@ class ScoutValue:
         if n == 0 or entry is None:
             return {}
         mixed = self._next.distribution(entry.slot)
-        return {self.rows.agent(r): float(mixed[r]) for r in range(n)}
+        return dict(zip(self.rows.agents(), mixed.tolist(), strict=True))
+
+    def likeliest(self, session: int) -> int | None:
+        """The agent that most probably calls next, of equals the lowest id; None if unknown."""
+        entry = self.sessions.get(session)
+        if entry is None or not len(self.rows):
+            return None
+        weights = self._next.weights(entry.slot)
+        best = np.flatnonzero(weights == np.maximum.reduce(weights)).tolist()
+        return min(self.rows.agent(row) for row in best)
 
     def _add(self, session: int) -> Session:
         if len(self.sessions) >= self.config.max_sessions:

@@ -248,7 +248,8 @@ def _complain_of_labels() -> None:
 
 
 def _tokens(*parts: Any) -> Tokens:
-    return np.concatenate([np.asarray(part, dtype=np.int32) for part in parts])
+    ids = [np.asarray(part, dtype=np.int32) for part in parts]
+    return ids[0] if len(ids) == 1 else np.concatenate(ids)
 
 
 def calls_of(tree_cache: Any) -> Calls | None:
