@@ -31,11 +31,15 @@ def on_launch(launch: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """AROUND http_server.launch_server: our routes are there before SGLang's keys are set up."""
     from sglang.srt.entrypoints import http_server
 
+    server_args = args[0] if args else kwargs["server_args"]
+    if server_args.tokenizer_worker_num > 1:
+        # Their processes import SGLang's application anew; compat.LIMITED has said so.
+        return launch(*args, **kwargs)
     add_routes(http_server.app, lambda: http_server.get_global_state().tokenizer_manager)
     try:
         return launch(*args, **kwargs)
     finally:
-        if interrupt.keeps_state(args[0] if args else kwargs["server_args"]):
+        if interrupt.keeps_state(server_args):
             interrupt.end_ranks()
 
 
