@@ -2,13 +2,13 @@
 
 Two servers are up. *Off* is SGLang's own ``lru``. *On* serves the same hits, in shadow mode, with
 everything that can be looked at switched on: learning, the shadow's decisions, SGLang's and our
-metrics, a state file written every five seconds, and ``GET /scout`` and ``/metrics`` read every
-second. Each of the demo's calls goes to one and then to the other, alone; which is first
-alternates. So both do the same work on equal caches, and two times of one call are a pair. The
-server that is not asked is stopped (SIGSTOP): what it would do meanwhile is charged to nobody
-else. The interval is a bootstrap over the pairs. A second run with the same ``--json`` goes on
-with another seed and adds its pairs. Run it on an idle machine: a pair takes about four seconds on
-two cores.
+metrics, a state file written every five seconds, and ``GET /scout`` and ``/metrics`` read as
+often as one open page and ``launch/grafana`` do. Each of the demo's calls goes to one and then to
+the other, alone; which is first alternates. So both do the same work on equal caches, and two
+times of one call are a pair. The server that is not asked is stopped (SIGSTOP): what it would do
+meanwhile is charged to nobody else. The interval is a bootstrap over the pairs. A second run with
+the same ``--json`` goes on with another seed and adds its pairs. Run it on an idle machine: a pair
+takes about four seconds on two cores.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from evals.app.team import load_team
 from evals.app.workload import build_workload
 from evals.server import Server
 
+READ = {"/scout": 2.0, "/metrics": 5.0}
+"""Seconds of serving between two readings: the page's, and those of ``launch/grafana``."""
 UNCOUNTED = 4
 """Pairs at the start of a run, while both servers do things for the first time."""
 DRAWS = 10_000
@@ -183,7 +185,7 @@ def group_cpu(group: int) -> float:
 
 
 class Watcher:
-    """Reads ``GET /scout`` and ``/metrics`` every second while it is told to."""
+    """Reads what a page and a Prometheus read, as often as they do, while it is told to."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -203,10 +205,15 @@ class Watcher:
         (self._on.set if on else self._on.clear)()
 
     def _run(self) -> None:
-        # Half of the time is the other server's: every half second comes to one each second here.
-        while not self._end.wait(0.5):
-            if self._on.is_set():
-                for path in ("/scout", "/metrics"):
+        turn = 0.1
+        waited = dict.fromkeys(READ, 0.0)
+        while not self._end.wait(turn):
+            if not self._on.is_set():
+                continue
+            for path, every in READ.items():
+                waited[path] += turn
+                if waited[path] >= every:
+                    waited[path] = 0.0
                     urllib.request.urlopen(self._url + path, timeout=60).read()
 
 
