@@ -19,6 +19,7 @@ from radix_policy.config import ScoutConfig
 from radix_policy.scout import Scout
 from scout_sglang.metrics import DEFINITIONS, PREFIX
 from tests.server import figures, support
+from tests.test_grafana import QUERIES
 from tests.tiny_model import tiny_model_path
 
 pytestmark = pytest.mark.server
@@ -168,6 +169,9 @@ def test_metrics_come_to_the_same_as_the_json(server):
     missing = [d.name for d in DEFINITIONS if not any(PREFIX + d.name in e for e in exported)]
     of_shadow_alone = {d.name for d in DEFINITIONS if d.name.startswith("shadow_")}
     assert set(missing) <= of_shadow_alone | {"faults_total"}
+    asked = {name for _, query in QUERIES for name in re.findall(r"[a-z_]+:[a-z_]+", query)}
+    known = exported | {PREFIX + name for name in of_shadow_alone | {"faults_total"}}
+    assert asked <= known, asked - known
 
 
 def test_the_mode_is_changed_at_run_time_with_validation(server):
