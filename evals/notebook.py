@@ -20,7 +20,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from scout_sglang.replay.__main__ import Measured, load, measure, parser
+from scout_sglang.replay.__main__ import Measured, load, measure
+from scout_sglang.replay.command_line import parser
 from scout_sglang.replay.engine import Result
 from scout_sglang.replay.formats.fields import Options
 from scout_sglang.replay.presets import preset_for, with_overrides

@@ -329,6 +329,9 @@ def _build(x: Any) -> Any:
 
 # -- files -----------------------------------------------------------------------------
 
+TEMPORARY = "????????.tmp"
+"""How the name of a file under way goes on after the name it will have and a dot (glob pattern)."""
+
 
 def write(path: str | Path, data: bytes) -> None:
     """Put ``data`` at ``path`` at once or not at all, readable by its owner only.
