@@ -171,13 +171,25 @@ def ends_by_turn(
     they do. ``D`` is (k, n), and so is what is returned.
     """
     turns, going = ahead
-    x = np.log(np.maximum(D, 1e-12))
+    x = np.maximum(D, 1e-12)
+    np.log(x, out=x)
     x *= 1 / (math.log(gamma) + math.log1p(-mean))
-    later = np.interp(x + turn[:, None], turns, going)
+    later = _interpolated(x + turn[:, None], turns, going)
     x *= math.log(gamma)
     x += later
     x -= going[turn][:, None]
-    return np.asarray(np.exp(x))
+    return np.asarray(np.exp(x, out=x))
+
+
+def _interpolated(x: Floats, turns: Floats, going: Floats) -> Floats:
+    """np.interp of x >= 0 over turns 0, 1, ... and one far off, without a search; reuses x."""
+    last = len(turns) - 2
+    at = np.minimum(x, last).astype(np.intp)
+    slopes = np.diff(going) / np.diff(turns)
+    x -= turns[at]
+    x *= slopes[at]
+    x += going[at]
+    return x
 
 
 def odds(value: Floats, out: Floats | None = None) -> Floats:
