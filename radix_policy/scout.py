@@ -9,34 +9,30 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from radix_policy import bounds, snapshot, tags, warm_start
 from radix_policy.accuracy import Accuracy
-from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
 from radix_policy.guard import Guard, Hashes
-from radix_policy.hashing import digest, rolling
+from radix_policy.hashing import rolling
 from radix_policy.horizon import Horizon
 from radix_policy.identity import Identity
 from radix_policy.peek import Peek
 from radix_policy.prefix_store import Prefix, PrefixStore
 from radix_policy.snapshot import Frozen
 from radix_policy.tags import SHARED, NodeClass, Tag
+from radix_policy.tenant import Tenant, Value, hidden, new_tenant
 from radix_policy.value import ScoutValue
 from radix_policy.warmup import Room, WarmupPlan, WarmupPlanner, Whose
 from radix_policy.warmup_ledger import WarmupLedger
 
-Value = ScoutValue | CacheScoutValue
-
-
 _TENANT_MIX = 0x9E3779B97F4A7C15
-_HIDDEN = "a namespace by its digest"
 
 
 @dataclass(slots=True)
@@ -45,21 +41,6 @@ class _Running:
 
     grid: Hashes
     last: int | None = None
-
-
-@dataclass(slots=True)
-class Tenant:
-    """One namespace; ``namespace`` is None while a restored one is known by its digest alone."""
-
-    number: int
-    identity: Identity
-    value: Value
-    namespace: Namespace | None
-    root: Callable[[int], int] = field(init=False)
-    """The session that a session was merged into, or itself."""
-
-    def __post_init__(self) -> None:
-        self.root = self.identity.root
 
 
 class Scout:
@@ -228,14 +209,12 @@ class Scout:
         """The score of a node of a known tenant, asked of ``value``."""
         number, session, agents, kind, used = node
         worth = value.worth(self.root(number, session), agents, kind, used, self.clock)
-        kept = self.kept and self._keeps(number, session, agents)
-        return max(worth, self.KEPT) if kept else worth
+        return max(worth, self._least(number, session, agents)) if self.kept else worth
 
-    def _keeps(self, tenant: int, session: int, agents: tuple[int, ...]) -> bool:
-        """Whether the operator's keep-list names what all sessions share of one of ``agents``."""
-        if session != SHARED:
-            return False
-        return any((tenant, agent) in self.kept for agent in agents)
+    def _least(self, tenant: int, session: int, agents: tuple[int, ...]) -> float:
+        """KEPT if the operator's keep-list names what all sessions share of one of ``agents``."""
+        named = session == SHARED and any((tenant, agent) in self.kept for agent in agents)
+        return self.KEPT if named else 0.0
 
     def priority(self, tag: Tag, size: int = 0) -> float:
         """What an engine orders leaves by, the lowest evicted first.
@@ -249,8 +228,8 @@ class Scout:
         if session != SHARED:
             session = tenant.root(session)
         worth = value.worth(session, tag.agents, tag.kind, tag.number, self.clock)
-        if self.kept and self._keeps(tag.tenant, session, tag.agents):
-            worth = max(worth, self.KEPT)
+        if self.kept:
+            worth = max(worth, self._least(tag.tenant, session, tag.agents))
         return value.order(worth, self.clock - tag.number, size)
 
     def foresee(self, tags: Sequence[Tag]) -> None:
@@ -325,15 +304,14 @@ class Scout:
 
     def _tenant(self, namespace: Namespace) -> Tenant:
         # A restored one is known by its digest until it calls again.
-        tenant = self._tenants.pop(namespace, None) or self._tenants.pop(_hidden(namespace), None)
+        tenant = self._tenants.pop(namespace, None) or self._tenants.pop(hidden(namespace), None)
         if tenant is None:
             if len(self._tenants) >= self.config.max_namespaces:
                 _, gone = self._tenants.popitem(last=False)
                 del self._by_number[gone.number]
                 self.anchors.forget_tenant(gone.number)
                 self.prompts.forget_tenant(gone.number)
-            identity, value = Identity(self.config), self._new_value()
-            tenant = Tenant(self._next_tenant, identity, value, namespace)
+            tenant = new_tenant(self._next_tenant, self.config, self.horizon)
             self._next_tenant += 1
             self._by_number[tenant.number] = tenant
         self._tenants[namespace] = tenant
@@ -343,12 +321,6 @@ class Scout:
     def tenant(self, number: int) -> Tenant | None:
         """What is known of a tenant; None if it is forgotten."""
         return self._by_number.get(number)
-
-    def _new_value(self) -> Value:
-        if isinstance(self.config, CacheScoutConfig):
-            return CacheScoutValue(self.config)
-        assert isinstance(self.config, ScoutConfig)
-        return ScoutValue(self.config, self.horizon)
 
     # -- state on disk -----------------------------------------------------------------
 
@@ -361,10 +333,7 @@ class Scout:
 
     def freeze(self, model: str = "") -> Frozen:
         """The same, to be packed later or elsewhere while this Scout goes on."""
-        tenants = [
-            (_hidden(namespace), t.number, t.identity, t.value)
-            for namespace, t in self._tenants.items()
-        ]
+        tenants = [(hidden(n), t.number, t.identity, t.value) for n, t in self._tenants.items()]
         parts = {
             "clock": self.clock,
             "next_tenant": self._next_tenant,
@@ -398,7 +367,7 @@ class Scout:
         most = self.config.max_namespaces
         snapshot.bounded(bounds.Held("max_namespaces", len(parts["tenants"]), most))
         for name, number, identity, value in parts["tenants"]:
-            tenant = Tenant(number, Identity(self.config), self._new_value(), None)
+            tenant = new_tenant(number, self.config, self.horizon)
             snapshot.fill(tenant.identity, identity)
             snapshot.fill(tenant.value, value)
             for held in bounds.held(tenant.identity, tenant.value, self.config):
@@ -429,8 +398,3 @@ class Scout:
         tenants = sum(t.value.bytes() + t.identity.bytes() for t in self._tenants.values())
         guard = 0 if self.guard is None else self.guard.shadow.bytes()
         return tenants + self.anchors.bytes() + self.prompts.bytes() + guard
-
-
-def _hidden(namespace: Namespace) -> Namespace:
-    """What a namespace is called in a snapshot."""
-    return namespace if namespace[:1] == (_HIDDEN,) else (_HIDDEN, digest(*namespace))
