@@ -190,7 +190,7 @@ class Buckets:
 
     def first(self) -> tuple[int, Any] | None:
         """The leaf to evict before all others and its record, or None if there is no leaf."""
-        heap = self._first
+        heap, records = self._first, self._records
         while heap:
             entry = heap[0]
             bucket = entry[2]
@@ -198,12 +198,14 @@ class Buckets:
                 heapq.heappop(heap)
                 continue
             place = self._head(bucket)
-            leaf = self._records[place & _ID]
+            leaf = records[place & _ID]
             value = self._value(bucket, leaf)
-            if value == entry[0] and place == entry[1]:
-                return place & _ID, leaf
-            bucket.entry = entry = (value, place, bucket)
-            heapq.heapreplace(heap, entry)
+            if value != entry[0] or place != entry[1]:
+                bucket.entry = fresh = (value, place, bucket)
+                heapq.heapreplace(heap, fresh)
+                if heap[0] is not fresh:
+                    continue
+            return place & _ID, leaf
         return None
 
     def heads(self, most: int) -> list[tuple[float, int, Bucket]]:
