@@ -190,7 +190,7 @@ class Buckets:
 
     def first(self) -> tuple[int, Any] | None:
         """The leaf to evict before all others and its record, or None if there is no leaf."""
-        heap = self._first
+        heap, records = self._first, self._records
         while heap:
             entry = heap[0]
             bucket = entry[2]
@@ -198,12 +198,14 @@ class Buckets:
                 heapq.heappop(heap)
                 continue
             place = self._head(bucket)
-            leaf = self._records[place & _ID]
+            leaf = records[place & _ID]
             value = self._value(bucket, leaf)
-            if value == entry[0] and place == entry[1]:
-                return place & _ID, leaf
-            bucket.entry = entry = (value, place, bucket)
-            heapq.heapreplace(heap, entry)
+            if value != entry[0] or place != entry[1]:
+                bucket.entry = fresh = (value, place, bucket)
+                heapq.heapreplace(heap, fresh)
+                if heap[0] is not fresh:
+                    continue
+            return place & _ID, leaf
         return None
 
     def heads(self, most: int) -> list[tuple[float, int, Bucket]]:
@@ -258,15 +260,20 @@ class Buckets:
 
     def _look_again(self, due: list[Bucket]) -> None:
         records, order, epoch = self._records, self._order, self._epoch
-        places = [self._head(bucket) for bucket in due]
-        tags = [records[place & _ID].tag for place in places]
-        self._foresee([tag for tag in tags if tag is not None])
-        for bucket, place, tag in zip(due, places, tags, strict=True):
-            if tag is None:
-                continue
+        heads = []
+        for bucket in due:
+            place = bucket.heap[0]
+            leaf = records.get(place & _ID)
+            if leaf is None or leaf.bucket is not bucket or leaf.last != place >> ID_BITS:
+                place = self._head(bucket)
+                leaf = records[place & _ID]
+            if leaf.tag is not None:
+                heads.append((bucket, place, leaf.tag))
+        self._foresee([tag for _, _, tag in heads])
+        self._looked_up += len(heads)
+        for bucket, place, tag in heads:
             bucket.value = value = order(tag)
             bucket.epoch, bucket.used = epoch, tag.number
-            self._looked_up += 1
             if bucket.entry is None or value < bucket.entry[0]:
                 self._announce(bucket, value, place)
 

@@ -73,28 +73,29 @@ def inherit(
         upper.last = lower.last
     if lower.tag is None:
         return
-    if upper.tag is None:
-        _copy(upper, lower, start)
+    own = upper.tag
+    if own is None:
+        own = _copy(upper, lower, start)
     else:
-        _join(upper, upper.tag, lower, lower.tag, end, root)
+        _join(upper, own, lower, lower.tag, end, root)
     if lower.anchor > upper.anchor:
         upper.anchor = lower.anchor
     if lower.reach > upper.reach:
         upper.reach = lower.reach
     upper.agents = _union(upper.agents, lower.agents)
-    if upper.tag is not None:
-        if upper.tag.foreign and end <= upper.reach:
-            upper.tag.session, upper.tag.agents = SHARED, upper.agents
-        elif end <= upper.anchor:
-            upper.tag.session = SHARED
+    if own.foreign and end <= upper.reach:
+        own.session, own.agents = SHARED, upper.agents
+    elif end <= upper.anchor:
+        own.session = SHARED
 
 
-def _copy(upper: Mark, lower: Mark, start: int) -> None:
+def _copy(upper: Mark, lower: Mark, start: int) -> Tag:
     assert lower.tag is not None
     upper.tag = tags.split(lower.tag)
     upper.first, upper.prompt, upper.origin = lower.first, lower.prompt, lower.origin
     if upper.tag.kind == NodeKind.OUTPUT and start < lower.prompt:
         upper.tag.kind = NodeKind.PROMPT
+    return upper.tag
 
 
 def _join(

@@ -109,13 +109,18 @@ class NextAgent:
                 found[k] = self._line(slot, G, q, gamma, mean_end)
             return found
         row = self._sessions.row[slots]
-        certain = np.maximum(gamma * (1 - q[row]), 1e-9)
-        markov = np.minimum(G[row] / certain[:, None], 1.0)
+        # In place where it can be: fresh pages for such arrays cost more than the arithmetic.
+        markov = G[row]
+        markov /= np.maximum(gamma * (1 - q[row]), 1e-9)[:, None]
+        np.minimum(markov, 1.0, out=markov)
         if not self._config.prediction:
             return markov
         trust = self._trust(row)[:, None]
         ranked = self._rank_lines(np.asarray(slots), gamma * (1 - mean_end))
-        return np.asarray((1 - trust) * markov + trust * ranked)
+        markov *= 1 - trust
+        ranked *= trust
+        markov += ranked
+        return markov
 
     def _line(self, slot: int, G: Floats, q: Floats, gamma: float, mean_end: float) -> Floats:
         """``lines`` of one session, faster than numpy's calls on a handful of ranks."""
@@ -173,8 +178,15 @@ class NextAgent:
         f = passage.rank_first_step(first, passage.rank_passage(later, gamma)[line])
         later = later[line]
         share = self._newcomer_lines(slots)
-        once, again = first[:, RANKS:] * share, later[:, RANKS:] * share
-        lines = once + (1 - once) * gamma * again / (1 - gamma * (1 - again))
+        once = first[:, RANKS:] * share
+        again = np.multiply(later[:, RANKS:], share, out=share)
+        lines = 1 - once
+        lines *= gamma
+        lines *= again
+        np.subtract(1, again, out=again)
+        again *= gamma
+        lines /= np.subtract(1, again, out=again)
+        lines += once
         listed = self._sessions.listed[slots]
         where, place = np.nonzero(listed >= 0)
         lines[where, listed[where, place]] = f[where, place]
@@ -201,7 +213,8 @@ class NextAgent:
         listed = self._sessions.listed[slots]
         where, place = np.nonzero(listed >= 0)
         share[where, listed[where, place]] = 0.0
-        return np.asarray(share / np.maximum(share.sum(axis=1, keepdims=True), 1e-12))
+        share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-12)
+        return share
 
     def _trust(self, row: Ints) -> Floats:
         """Weight of the rank prediction against the Markov one, by agent that spoke last."""

@@ -208,14 +208,12 @@ class Scout:
         """The score of a node of a known tenant, asked of ``value``."""
         number, session, agents, kind, used = node
         worth = value.worth(self.root(number, session), agents, kind, used, self.clock)
-        kept = self.kept and self._keeps(number, session, agents)
-        return max(worth, self.KEPT) if kept else worth
+        return max(worth, self._least(number, session, agents)) if self.kept else worth
 
-    def _keeps(self, tenant: int, session: int, agents: tuple[int, ...]) -> bool:
-        """Whether the operator's keep-list names what all sessions share of one of ``agents``."""
-        if session != SHARED:
-            return False
-        return any((tenant, agent) in self.kept for agent in agents)
+    def _least(self, tenant: int, session: int, agents: tuple[int, ...]) -> float:
+        """KEPT if the operator's keep-list names what all sessions share of one of ``agents``."""
+        named = session == SHARED and any((tenant, agent) in self.kept for agent in agents)
+        return self.KEPT if named else 0.0
 
     def priority(self, tag: Tag, size: int = 0) -> float:
         """What an engine orders leaves by, the lowest evicted first.
@@ -229,8 +227,8 @@ class Scout:
         if session != SHARED:
             session = tenant.root(session)
         worth = value.worth(session, tag.agents, tag.kind, tag.number, self.clock)
-        if self.kept and self._keeps(tag.tenant, session, tag.agents):
-            worth = max(worth, self.KEPT)
+        if self.kept:
+            worth = max(worth, self._least(tag.tenant, session, tag.agents))
         return value.order(worth, self.clock - tag.number, size)
 
     def foresee(self, tags: Sequence[Tag]) -> None:

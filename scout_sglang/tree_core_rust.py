@@ -137,7 +137,8 @@ class RustScoutCore(MarkedRustCore):
     def _next_victim(self) -> Victim | None:
         """The leaf to evict next, cut to what is needed; None if none is known."""
         try:
-            while (found := self._first()) is not None:
+            buckets, blend = self._buckets, self._blend
+            while (found := (blend.first() if blend else None) or buckets.first()) is not None:
                 node, mark = found
                 victim = self._evictable(node, mark)
                 if victim is not None:
@@ -148,9 +149,6 @@ class RustScoutCore(MarkedRustCore):
         except Exception:
             FAULTS.record("score")
         return None
-
-    def _first(self) -> tuple[int, Any] | None:
-        return (self._blend.first() if self._blend else None) or self._buckets.first()
 
     def _evictable(self, node: int, mark: Mark) -> Victim | None:
         """What Rust says of a candidate; None, and no candidate any more, if it must stay."""
