@@ -2,9 +2,10 @@
 
 Prompts of one agent begin alike in every session; where prompts fork, sessions tell what kind of
 fork it is. A conversation only *stays*: each session comes back to the branch it took. A stateless
-worker only *moves*: a new branch at every call. A fork between agents does both, or has branches
-that the same sessions use side by side. Prefixes that everyone shares (a chat header, a common
-preamble) are passed, whatever their length.
+worker only *moves*: a new branch at every call. One whose history begins anew with each errand
+stays for its length, then goes on to a new branch and never back. A fork between agents has both
+stays and moves back, or branches that the same sessions use side by side. Prefixes that everyone
+shares (a chat header, a common preamble) are passed, whatever their length.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ BOUNDARIES = np.concatenate(
 _HEADER_SHARE = 0.85
 _SIDE_BY_SIDE = 2
 _SIDE_BY_SIDE_SHARE = 0.3
-_ROLE_PRIVATE_MOVES = 2
+_ROLE_PRIVATE_MOVES = 1
 _HEAVY_SESSIONS = 4
 _EVIDENT_SESSIONS = 3
 

@@ -71,14 +71,17 @@ def gap_tail(
     below = (age - edges[:-1][where]) * (1 / np.diff(edges))[where]
     np.minimum(below, 1.0, out=below)
     spread = np.exp(np.sqrt(edges[:-1] * edges[1:]) * (-1 / horizon))
-    mass = weights[:, ::-1].cumsum(axis=1).ravel()
-    worth = (weights * spread)[:, ::-1].cumsum(axis=1).ravel()
+    # Both sums in one pass.
+    both = np.empty(weights.shape, dtype=np.complex128)
+    both.real = weights
+    np.multiply(weights, spread, out=both.imag)
+    above = both[:, ::-1].cumsum(axis=1).ravel()
     at = lines * bins
-    from_end = at + (bins - 1) - where
+    mass = above[at + (bins - 1) - where]
     lost = weights.ravel()[at + where] * below
-    left = np.maximum(mass[from_end] - lost, 0.0)
-    later = np.maximum(worth[from_end] - lost * spread[where], 0.0)
-    tail = left / np.maximum(mass[at + (bins - 1)], 1e-12)
+    left = np.maximum(mass.real - lost, 0.0)
+    later = np.maximum(mass.imag - lost * spread[where], 0.0)
+    tail = left / np.maximum(above[at + (bins - 1)].real, 1e-12)
     phi = np.exp(np.minimum(age * (1 / horizon), 50.0)) * later / np.maximum(left, 1e-12)
     return tail, np.minimum(phi, 1.0)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,7 @@ from radix_policy.identity import Identity
 from radix_policy.peek import Peek
 from radix_policy.prefix_store import Prefix, PrefixStore
 from radix_policy.snapshot import Frozen
-from radix_policy.tags import NodeClass, Tag
+from radix_policy.tags import SHARED, NodeClass, Tag
 from radix_policy.tenants import Tenant, Value, hidden
 from radix_policy.value import ScoutValue
 from radix_policy.warmup import Room, WarmupPlan, WarmupPlanner, Whose
@@ -208,11 +208,12 @@ class Scout:
         """The score of a node of a known tenant, asked of ``value``."""
         number, session, agents, kind, used = node
         worth = value.worth(self.root(number, session), agents, kind, used, self.clock)
-        return max(worth, self.KEPT) if self._keeps(number, session, agents) else worth
+        kept = self.kept and self._keeps(number, session, agents)
+        return max(worth, self.KEPT) if kept else worth
 
     def _keeps(self, tenant: int, session: int, agents: tuple[int, ...]) -> bool:
         """Whether the operator's keep-list names what all sessions share of one of ``agents``."""
-        if not self.kept or session != tags.SHARED:
+        if session != SHARED:
             return False
         return any((tenant, agent) in self.kept for agent in agents)
 
@@ -225,16 +226,27 @@ class Scout:
         if tenant is None:
             return -math.inf
         value, session = tenant.value, tag.session
-        if session != tags.SHARED:
+        if session != SHARED:
             session = tenant.root(session)
         worth = value.worth(session, tag.agents, tag.kind, tag.number, self.clock)
-        if self._keeps(tag.tenant, session, tag.agents):
+        if self.kept and self._keeps(tag.tenant, session, tag.agents):
             worth = max(worth, self.KEPT)
         return value.order(worth, self.clock - tag.number, size)
 
+    def foresee(self, tags: Sequence[Tag]) -> None:
+        """``priority`` of these tags will be asked for: what they share is worked out at once."""
+        wanted: dict[int, set[int]] = {}
+        for tag in tags:
+            if tag.session == SHARED:
+                wanted.setdefault(tag.tenant, set()).update(tag.agents)
+        for number, agents in wanted.items():
+            tenant = self._by_number.get(number)
+            if tenant is not None and isinstance(tenant.value, ScoutValue):
+                tenant.value.foresee(agents, self.clock)
+
     def value_of(self, order: float) -> float | None:
         """The value in [0, 1] behind a ``priority``, to a quarter octave; None if it tells none."""
-        ours = isinstance(self.config, ScoutConfig) and np.isfinite(order)
+        ours = isinstance(self.config, ScoutConfig) and math.isfinite(order)
         return 2.0 ** (order / 4) if ours else None
 
     def root(self, tenant: int, session: int) -> int:
@@ -247,7 +259,7 @@ class Scout:
     def touch(self, tag: Tag, call: Dispatch, end: int) -> None:
         """``call`` passes through a node that ends at depth ``end``."""
         owner = tag.session
-        if owner != tags.SHARED and (tenant := self._by_number.get(tag.tenant)) is not None:
+        if owner != SHARED and (tenant := self._by_number.get(tag.tenant)) is not None:
             owner = tenant.root(owner)
         tags.touch(tag, call, owner, end)
 
@@ -272,7 +284,7 @@ class Scout:
     def warmed(self, call: Dispatch, tokens: Tokens, start: int) -> None:
         """A warm-up has prefilled the end of ``tokens``, from ``start`` on."""
         self.horizon.crowded(len(tokens) - start)
-        whose = call.tenant, call.agent, call.session != tags.SHARED
+        whose = call.tenant, call.agent, call.session != SHARED
         self.ledger.prefilled(whose, tokens, start, len(tokens))
 
     def keep(self, anchors: Collection[tuple[int, int]]) -> None:

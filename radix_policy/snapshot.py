@@ -121,7 +121,7 @@ def layout() -> str:
     fields = [(name, KEPT[kind]) for name, kind in _BY_NAME.items()]
     shapes = (transitions.RANKS, transitions.GAP_BINS, transitions.TURNS)
     texts = (anchors.BOUNDARIES.tolist(), signatures._WIDTH, hashing._BASE, hashing._VALUES)
-    return blake2b(repr((fields, shapes, texts)).encode(), digest_size=8).hexdigest()
+    return blake2b(repr((fields, trie._NUMBERS, shapes, texts)).encode(), digest_size=8).hexdigest()
 
 
 class SnapshotError(ValueError):
@@ -328,6 +328,9 @@ def _build(x: Any) -> Any:
 
 
 # -- files -----------------------------------------------------------------------------
+
+TEMPORARY = "????????.tmp"
+"""How the name of a file under way goes on after the name it will have and a dot (glob pattern)."""
 
 
 def write(path: str | Path, data: bytes) -> None:

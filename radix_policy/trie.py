@@ -22,7 +22,7 @@ _HEAVY_STAYS = 8
 _KEPT_SESSIONS = 3
 _NUMBERS = (
     "number", "owner", "sessions", "visits", "moves", "stays", "siblings_used", "private_moves",
-    "heavy", "signed",
+    "restarts", "heavy", "signed",
 )  # fmt: skip
 
 
@@ -33,12 +33,15 @@ class Node:
     the latest last, and whether it counted as using a sibling beside each: the branch itself if it
     is the only one, ``NO_BRANCH`` if the session's prompts ended here; of many sessions, those that
     came last. While one session alone came by, only ``owner`` is kept. ``movers``: the first three
-    sessions that moved.
+    sessions that moved. ``restarts``: moves on to a branch that nobody had taken, from one with
+    hardly a fixed text: a worker's history that begins anew. ``private_moves``: moves back to a
+    branch of the session's own.
     """
 
     __slots__ = (
         "agent", "children", "edge", "heavy", "movers", "moves", "number", "owner", "parent",
-        "private_moves", "sessions", "siblings_used", "signed", "stays", "used", "visits",
+        "private_moves", "restarts", "sessions", "siblings_used", "signed", "stays", "used",
+        "visits",
     )  # fmt: skip
 
     def __init__(self, number: int, edge: bytes, parent: Node | None) -> None:
@@ -55,6 +58,7 @@ class Node:
         self.stays = 0
         self.siblings_used = 0
         self.private_moves = 0
+        self.restarts = 0
         self.agent: int | None = None
         self.heavy = False
         self.signed = False
@@ -79,7 +83,7 @@ class Node:
         return (
             len(self.movers) >= _ROLE_MOVERS
             and returns >= _ROLE_RETURNS
-            and self.moves >= _ROLE_MOVES * returns
+            and self.moves - self.restarts >= _ROLE_MOVES * returns
             and self.stays >= _ROLE_STAYS * returns
         )
 
@@ -261,7 +265,7 @@ class Trie:
         lower = self._new(upper.edge[cut:], upper)
         upper.edge = upper.edge[:cut]
         for name in ("children", "owner", "used", "sessions", "visits", "moves", "movers",
-                     "stays", "private_moves"):  # fmt: skip
+                     "stays", "private_moves", "restarts"):  # fmt: skip
             setattr(lower, name, getattr(upper, name))
         for child in lower.children.values():
             child.parent = lower
@@ -269,7 +273,7 @@ class Trie:
         if lower.used is not None:
             upper.used = dict.fromkeys(lower.used, lower)
             self.uses += len(lower.used)
-        upper.moves = upper.private_moves = 0
+        upper.moves = upper.private_moves = upper.restarts = 0
         upper.movers = []
         upper.stays = upper.visits - upper.sessions
         if self._leaves.pop(upper.number, None) is not None:
@@ -329,7 +333,8 @@ def _step(node: Node, child: Node, taken: dict[Node, bool], session: int) -> Non
     onward = child not in taken and not last.has_fixed_text()
     if not onward or child.sessions == 0:
         node.moves += 1
-        node.private_moves += last.sessions < 2 and child.sessions < 2
+        node.restarts += onward
+        node.private_moves += child in taken and last.sessions < 2 and child.sessions < 2
         if len(node.movers) < _ROLE_MOVERS and session not in node.movers:
             node.movers.append(session)
     if not onward:

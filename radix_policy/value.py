@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,7 +170,7 @@ class ScoutValue:
 
         Neither age nor size enter: recency is in V, and benefit and cost both grow with size.
         """
-        return float(math.floor(4 * math.log2(max(worth, _WORTHLESS))))
+        return float(math.floor(4 * math.log2(worth if worth > _WORTHLESS else _WORTHLESS)))
 
     def worth(
         self, session: int, agents: Iterable[int], kind: NodeKind, used: int, now: int
@@ -199,10 +199,11 @@ class ScoutValue:
                 continue
             value = CERTAIN
             if agent not in entry.waiting:
-                value = min(self._weights.item(place) * lines.table.item(place, row), CERTAIN)
+                weighed = self._weights.item(place) * lines.table.item(place, row)
+                value = weighed if weighed < CERTAIN else CERTAIN
             left = NodeKind.STALE if entry.calls.get(agent, 0) > used else kind
             total += value * self.reuse.ratio(agent, left)
-        return min(total, 1.0)
+        return total if total < 1.0 else 1.0
 
     def shared(self, agents: Iterable[int], now: int) -> float:
         """V = O / (1 + O), O the odds of all live sessions and of sessions yet to come."""
@@ -213,8 +214,19 @@ class ScoutValue:
             row = self.rows.get(agent)
             if row is not None:
                 odds = self._odds.get(row)
-                total += self._weigh(row) if odds is None else odds
+                if odds is None:
+                    self._weigh([row])
+                    odds = self._odds[row]
+                total += odds
         return total / (1 + total)
+
+    def foresee(self, agents: Iterable[int], now: int) -> None:
+        """``shared`` will be asked for these agents: to weigh them together is faster."""
+        if self._valued != now:
+            self._value(now)
+        rows = {row for agent in agents if (row := self.rows.get(agent)) is not None}
+        if rows := rows - self._odds.keys():
+            self._weigh(sorted(rows))
 
     @property
     def live(self) -> int:
@@ -319,23 +331,23 @@ class ScoutValue:
         self._newborn = self.horizon.turnover * self.horizon.births
         self._odds.clear()
 
-    def _weigh(self, row: int) -> float:
-        """O of one agent: of all valued sessions, and of those yet to be born."""
-        alone = self._lines.size > _AT_ONCE
-        rows: Sequence[int] = [row] if alone else range(len(self.rows))
-        values = self._weights[:, None] * self._lines.columns(rows)
+    def _weigh(self, rows: list[int]) -> None:
+        """O of each of some agents: of all valued sessions, and of those yet to be born."""
+        lines = self._lines
+        if lines.size <= _AT_ONCE:
+            rows = list(range(len(self.rows)))
+        values = lines.of(rows)
+        values *= self._weights
         np.minimum(values, CERTAIN, out=values)
-        first = rows[0]
         for entry in self._busy.values():
-            place = self._lines.at(entry.slot)
+            place = lines.at(entry.slot)
             for agent in entry.waiting if place >= 0 else ():
                 waited = self.rows.get(agent)
-                if waited is not None and waited in rows:
-                    values[place, waited - first] = CERTAIN
-        sums = passage.odds(values).sum(axis=0).tolist()
-        for k, other in enumerate(rows):
-            self._odds[other] = sums[k] + self._newborn * self._from_start.item(other)
-        return self._odds[row]
+                if waited in rows:
+                    values[rows.index(waited), place] = CERTAIN
+        newborn = self._newborn
+        for row, odds in zip(rows, passage.odds(values).sum(axis=1).tolist(), strict=True):
+            self._odds[row] = odds + newborn * self._from_start.item(row)
 
     def _due(self, now: int) -> bool:
         """Dispatches between two refreshes are few while each call still changes much."""

@@ -65,6 +65,12 @@ def test_documents_sent_one_by_one_are_one_agent() -> None:
     assert quality.v > 0.98
 
 
+def test_a_worker_whose_history_begins_anew_at_every_call_is_one_agent() -> None:
+    quality, _ = agents_of(Client(managed=True), count=2, sessions=40)
+    assert quality.v > 0.99
+    assert quality.agents == quality.agents_true == 12
+
+
 def test_an_accepted_agent_keeps_its_id() -> None:
     index, writer = AnchorIndex(4096), Writer(0)
     header, one, other = writer.text(48), writer.text(200), writer.text(200)

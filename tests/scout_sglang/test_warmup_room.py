@@ -102,17 +102,18 @@ def test_what_is_evicted_for_an_allocation_is_worth_no_more_than_was_foreseen(
     peek = Peek(lab.scout)
     gone = []
     core_of = lab.cache.tree_core
-    evict_leaf = core_of.evict_device_leaf
+    name = "_evicted" if core == "rust" else "evict_device_leaf"
+    goes = getattr(core_of, name)
 
-    def seen(node, *args):
+    def seen(victim, *args):
         if core == "rust":
-            tag = core_of.records[node].tag
+            tag = core_of.records[victim.id].tag
         else:
-            tag = getattr(core_of.node_by_id(node), "scout_tag", None)
+            tag = getattr(core_of.node_by_id(victim), "scout_tag", None)
         gone.append(peek.worth(tag))
-        return evict_leaf(node, *args)
+        return goes(victim, *args)
 
-    core_of.evict_device_leaf = seen
+    setattr(core_of, name, seen)
     freed = evict(lab, tokens)
     if held >= tokens:
         assert freed >= tokens
