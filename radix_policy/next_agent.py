@@ -76,6 +76,12 @@ class NextAgent:
         mixed[known] = mine
         return np.asarray(mixed)
 
+    def likeliest(self, seen: Seen) -> list[int]:
+        """The rows of which none is more probable to run next."""
+        weights = self.weights(seen)
+        rows: list[int] = np.flatnonzero(weights == np.maximum.reduce(weights)).tolist()
+        return rows
+
     def chances(self, seen: Seen, row: int) -> tuple[float, float]:
         """What the Markov and the rank prediction give ``row`` as the session's next call."""
         calls, prior = self._counts.seen, self._config.prior_weight

@@ -275,16 +275,12 @@ class ScoutValue:
         listed = self.sessions.agents(slot)
         rank = listed.index(row) if row in listed else RANKS
         seen = self._next.look(slot)
-        guess = self._likeliest(self._next.weights(seen)) if judge else None
+        guess = min(map(self.rows.agent, self._next.likeliest(seen))) if judge else None
         self.counts.credit(before, *self._next.chances(seen, row))
         gap = now - int(self.sessions.last[slot])
         count = int(self.sessions.count[slot])
         self.counts.follow(before, row, gap, rank, self._turn(slot), count)
         return guess
-
-    def _likeliest(self, weights: Floats) -> int:
-        best = np.flatnonzero(weights == np.maximum.reduce(weights)).tolist()
-        return min(self.rows.agent(row) for row in best)
 
     def _close(self, session: int) -> None:
         entry = self.sessions.by_id[session]
