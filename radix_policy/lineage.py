@@ -137,14 +137,14 @@ class OutputIndex:
         # Sorted by output and place within it: each output is one run.
         numbers = values // _MAX_WINDOWS
         starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(values)]
-        quotes = []
+        quotes, places, firsts = [], values.tolist(), first.tolist()
         for a, b in pairwise(starts):
             slot, found = int(slots[a]), b - a
             _, session, total, step = self._ring[:, slot].tolist()
-            span = int(values[b - 1] - values[a]) + 1
+            span = places[b - 1] - places[a] + 1
             dense = found >= _DENSE * span and found * step >= _RUN
             if found >= _MIN_WINDOWS and (found >= _MIN_COVERAGE * total or dense):
-                position = windows.position(int(index[first[a:b].min()]))
+                position = windows.position(int(index[min(firsts[a:b])]))
                 quotes.append(Quote(root(session), found, total, position))
         return quotes, hit
 

@@ -25,7 +25,7 @@ _FEW = 4
 """Sessions up to which a line each is faster than arrays of them."""
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     """What the predictions for one session are made of.
 
     ``before``: the row that spoke last. ``total``: calls of all agents. ``follows`` (n,): who came
@@ -51,34 +51,40 @@ class NextAgent:
 
     def distribution(self, slot: int) -> Floats:
         """Chance of every row to run next in the session; shape (n,), sum 1."""
-        weights = self.weights(slot)
+        weights = self.weights(self.look(slot))
         return np.asarray(weights / np.add.reduce(weights))
 
-    def weights(self, slot: int) -> Floats:
+    def weights(self, seen: Seen) -> Floats:
         """The same but for a common factor."""
-        seen = self._seen(slot)
         if not self._config.prediction:
             return self._counts.seen + 0.0
         trust = self._trust_in(seen.before)
         scale = (1 - trust) / (seen.went + self._config.prior_weight)
         prior = self._config.prior_weight / max(seen.total, 1e-9)
         calls, follows = self._counts.seen, seen.follows
-        known = [other for other in seen.listed if other >= 0]
-        others = seen.total - sum([calls.item(other) for other in known])
+        others = seen.total
+        known, mine = [], []
+        for place, other in enumerate(seen.listed):
+            if other >= 0:
+                called = calls.item(other)
+                others -= called
+                known.append(other)
+                markov = follows.item(other) + prior * called
+                mine.append(scale * markov + trust * seen.ranks[place])
         newcomer = trust * seen.ranks[RANKS] / max(others, 1e-12)
         mixed = scale * follows + (scale * prior + newcomer) * calls
-        places = enumerate(seen.listed)
-        ranked = [trust * seen.ranks[place] for place, other in places if other >= 0]
-        mixed[known] = [
-            scale * (follows.item(other) + prior * calls.item(other)) + rank
-            for other, rank in zip(known, ranked, strict=True)
-        ]
+        mixed[known] = mine
         return np.asarray(mixed)
 
-    def chances(self, slot: int, row: int) -> tuple[float, float]:
+    def likeliest(self, seen: Seen) -> list[int]:
+        """The rows of which none is more probable to run next."""
+        weights = self.weights(seen)
+        rows: list[int] = np.flatnonzero(weights == np.maximum.reduce(weights)).tolist()
+        return rows
+
+    def chances(self, seen: Seen, row: int) -> tuple[float, float]:
         """What the Markov and the rank prediction give ``row`` as the session's next call."""
-        seen, prior = self._seen(slot), self._config.prior_weight
-        calls = self._counts.seen
+        calls, prior = self._counts.seen, self._config.prior_weight
         mine, went = calls.item(row), 0.0
         if self._config.prediction:
             went = seen.follows.item(row)
@@ -88,13 +94,14 @@ class NextAgent:
         others = seen.total - sum([calls.item(other) for other in seen.listed if other >= 0])
         return markov, seen.ranks[RANKS] * mine / max(others, 1e-12)
 
-    def _seen(self, slot: int) -> _Seen:
+    def look(self, slot: int) -> Seen:
+        """What ``weights`` and ``chances`` need, until the counts or the session change."""
         before, count = self._sessions.row.item(slot), self._sessions.count.item(slot)
         follows = self._counts.follows[before]
         went = float(np.add.reduce(follows)) if self._config.prediction else 0.0
         total = float(np.add.reduce(self._counts.seen))
         ranks = self._ranks_of(before, count, self._ranks_by_count(count))
-        return _Seen(before, total, follows, went, self._sessions.agents(slot), ranks)
+        return Seen(before, total, follows, went, self._sessions.agents(slot), ranks)
 
     def lines(
         self, slots: Sequence[int], G: Floats, q: Floats, gamma: float, mean_end: float

@@ -88,9 +88,9 @@ class Scout:
             tenant.value.merge(absorbed, survivor)
         self.horizon.dispatched(who.new_session)
         self.sessions_begun += who.new_session
-        if self.accuracy.due(self.clock) and not who.new_session:
-            self.accuracy.judge(tenant.value.likeliest(who.session), who.agent)
-        tenant.value.arrive(who.session, who.agent, self.clock)
+        judge = self.accuracy.due(self.clock) and not who.new_session
+        guess = tenant.value.arrive(who.session, who.agent, self.clock, judge)
+        self.accuracy.judge(guess, who.agent)
         if isinstance(tenant.value, ScoutValue):
             tenant.value.reuse.returned(who.session, who.agent, hashes)
             if self.guard is not None:

@@ -307,8 +307,9 @@ def common(edge: bytes, keys: bytes, at: int) -> int:
 def _onward(node: Node, child: Node | None, taken: Taken, session: int) -> Taken:
     """What a session has taken from ``node`` once it goes on to ``child``, which is counted."""
     if isinstance(taken, Node) and taken.parent is not None:
+        if child is taken:
+            node.stays += 1
         if child is None or child is taken:
-            node.stays += child is taken
             return taken
         branches = {taken: False}
     else:

@@ -74,8 +74,13 @@ class ScoutValue:
 
     # -- what happens ------------------------------------------------------------------
 
-    def arrive(self, session: int, agent: int, now: int) -> None:
-        """A call of ``agent`` enters the queue at dispatch ``now``."""
+    def arrive(self, session: int, agent: int, now: int, judge: bool = False) -> int | None:
+        """A call of ``agent`` enters the queue at dispatch ``now``.
+
+        With ``judge``, which agent was held to be the likeliest there, of equals the lowest id;
+        None for a session that is not known.
+        """
+        guess = None
         known = len(self.rows)
         row = self.rows.claim(agent)
         self.counts.grow(row + 1)
@@ -85,7 +90,7 @@ class ScoutValue:
             entry = self._add(session)
             self.counts.starts[row] += 1
         elif self.sessions.row[entry.slot] >= 0:
-            self._follow(entry.slot, row, now)
+            guess = self._follow(entry.slot, row, now, judge)
             if entry.over:
                 self.counts.end(int(self.sessions.row[entry.slot]), self._turn(entry.slot), -1.0)
         self.counts.seen[row] += 1
@@ -96,6 +101,7 @@ class ScoutValue:
         self._valued = NOT_YET
         self._move(session)
         self._sweep(now)
+        return guess
 
     def admit(self, session: int, agent: int, number: int) -> None:
         """The call has matched the tree: what it did not use is stale from now on."""
@@ -257,15 +263,6 @@ class ScoutValue:
         mixed = self._next.distribution(entry.slot)
         return dict(zip(self.rows.agents(), mixed.tolist(), strict=True))
 
-    def likeliest(self, session: int) -> int | None:
-        """The agent that most probably calls next, of equals the lowest id; None if unknown."""
-        entry = self.sessions.get(session)
-        if entry is None or not len(self.rows):
-            return None
-        weights = self._next.weights(entry.slot)
-        best = np.flatnonzero(weights == np.maximum.reduce(weights)).tolist()
-        return min(self.rows.agent(row) for row in best)
-
     def _add(self, session: int) -> Session:
         if len(self.sessions) >= self.config.max_sessions:
             self._forget(self.sessions.oldest())
@@ -273,14 +270,17 @@ class ScoutValue:
 
     # -- learning ----------------------------------------------------------------------
 
-    def _follow(self, slot: int, row: int, now: int) -> None:
+    def _follow(self, slot: int, row: int, now: int, judge: bool) -> int | None:
         before = self.sessions.row.item(slot)
         listed = self.sessions.agents(slot)
         rank = listed.index(row) if row in listed else RANKS
-        self.counts.credit(before, *self._next.chances(slot, row))
+        seen = self._next.look(slot)
+        guess = min(map(self.rows.agent, self._next.likeliest(seen))) if judge else None
+        self.counts.credit(before, *self._next.chances(seen, row))
         gap = now - int(self.sessions.last[slot])
         count = int(self.sessions.count[slot])
         self.counts.follow(before, row, gap, rank, self._turn(slot), count)
+        return guess
 
     def _close(self, session: int) -> None:
         entry = self.sessions.by_id[session]

@@ -182,7 +182,8 @@ def test_a_flood_of_names_takes_no_more_memory_the_longer_it_lasts(policy, flood
                 counted.append(one.bytes())
     finally:
         tracemalloc.stop()
-    assert held[1] <= 1.05 * held[0] + 20_000
+    # Some bounds are further off: the agents of a session, what the shadow LRU holds.
+    assert held[1] <= 1.05 * held[0] + 30_000
     assert counted[1] <= 1.05 * counted[0] + 20_000
     assert one.state()["tenants"] <= 3
     assert one.state()["agents"] <= 3 * 8
