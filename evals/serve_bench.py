@@ -11,9 +11,10 @@ any format of the replay lab, ``clients:...`` (agent frameworks, see ``evals/cli
 ``bench:...`` (SGLang's own ``bench_serving``, as it is).
 
 Every run is kept in ``runs.jsonl`` in ``--out`` as it ends; the same command makes the missing
-ones, and ``--seconds`` stops before a run that would not end in time. Written from all that is
-kept: ``report.json``, with each policy's ratio to the first one, 95 % bootstrap intervals, and the
-arrival rate that each sustains within ``--budgets-ms`` of mean TTFT.
+ones, ``--seconds`` stops before a run that would not end in time, and ``--most-others`` keeps no run
+that other programs disturbed. Written from all that is kept at these rates: ``report.json``, with
+each policy's ratio to the first one, 95 % bootstrap intervals, and the arrival rate that each
+sustains within ``--budgets-ms`` of mean TTFT.
 """
 
 from __future__ import annotations
@@ -269,7 +270,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"evals.serve_bench: {error}", file=sys.stderr)
         return 1
     policies = options.policies.split(",")
-    found = report(list(log.records.values()), policies, options.budgets_ms)
+    asked = [record for place, record in log.records.items() if place.rate in options.rates]
+    found = report(asked, policies, options.budgets_ms)
     path = options.out / "report.json"
     written = {"command": command(argv), "setup": setup, "workloads": found}
     path.write_text(json.dumps(written, indent=1) + "\n")
