@@ -11,9 +11,10 @@ any format of the replay lab, ``clients:...`` (agent frameworks, see ``evals/cli
 ``bench:...`` (SGLang's own ``bench_serving``, as it is).
 
 Every run is kept in ``runs.jsonl`` in ``--out`` as it ends; the same command makes the missing
-ones, and ``--seconds`` stops before a run that would not end in time. Written from all that is
-kept: ``report.json``, with each policy's ratio to the first one, 95 % bootstrap intervals, and the
-arrival rate that each sustains within ``--budgets-ms`` of mean TTFT.
+ones, ``--seconds`` stops before a run that would not end in time, and ``--most-others`` keeps no run
+that other programs disturbed. Written from all that is kept at these rates: ``report.json``, with
+each policy's ratio to the first one, 95 % bootstrap intervals, and the arrival rate that each
+sustains within ``--budgets-ms`` of mean TTFT.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import Any
 from evals.demo import model_folder, policy_config
 from evals.server import Server, ServerStartError
 from evals.serving import workloads
+from evals.serving.machine import Meter
 from evals.serving.report import report
 from evals.serving.runs import Place, Record, RunLog
 from evals.serving.samples import summarise
@@ -87,6 +89,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="mean TTFT that is endured, by comma (%(default)s)",
     )
     add("--seconds", type=float, default=float("inf"), help="begin no run that would end later")
+    add(
+        "--most-others",
+        type=float,
+        default=1.0,
+        help="keep no run during which other programs took a greater share of the processors",
+    )
     add("--model-path", default="embedded", help="default: %(default)s")
     add("--server-args", default="", help="for every server")
     add("--client-args", default="", help="for clients: workloads")
@@ -206,10 +214,15 @@ def compare(options: argparse.Namespace) -> tuple[RunLog, dict[str, Any]]:
         logs = options.out / "logs" / f"{workload.name}-{rate:g}-{repeat}-{name}".replace(":", "-")
         with server_for(flags[name], tokens, logs / "server.log", options) as server:
             server.flush_cache()
+            meter = Meter(server.group)
             run = workload.send(server.url, rate, options.seed + repeat, logs)
-            log.add(Record(place, run, books(server.url)))
+            others = round(meter.share(), 3)
+            if others <= options.most_others:
+                log.add(Record(place, run, {"others": others, **books(server.url)}))
         longest = max(longest, time.monotonic() - started)
         print(f"{workload.name} {rate:g}/s {repeat} {name}: {_short(summarise(run))}", flush=True)
+        if others > options.most_others:
+            print(f"not kept: other programs took {others:.0%} of the processors", flush=True)
     return log, setup
 
 
@@ -257,7 +270,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"evals.serve_bench: {error}", file=sys.stderr)
         return 1
     policies = options.policies.split(",")
-    found = report(list(log.records.values()), policies, options.budgets_ms)
+    asked = [record for place, record in log.records.items() if place.rate in options.rates]
+    found = report(asked, policies, options.budgets_ms)
     path = options.out / "report.json"
     written = {"command": command(argv), "setup": setup, "workloads": found}
     path.write_text(json.dumps(written, indent=1) + "\n")

@@ -82,7 +82,7 @@ def rows_of(workload):
 
 
 HEADS = (
-    *("calls", "a second", "policy", "repeats", "hit %", "recomputed", "TTFT ms", "p95"),
+    *("workload", "a second", "policy", "repeats", "hit %", "recomputed", "TTFT ms", "p95"),
     *("turn ms", "session s", "tokens/s", "warm-up tokens"),
 )
 

@@ -59,7 +59,7 @@ def _setup(setup: Mapping[str, Any]) -> str:
 
 def table(workload: Mapping[str, Any]) -> list[str]:
     """One line for each arrival rate and policy."""
-    heads = ["calls", "a second", "policy", "repeats", "hit rate, %", *COLUMNS.values()]
+    heads = ["workload", "a second", "policy", "repeats", "hit rate, %", *COLUMNS.values()]
     heads.append("warm-up tokens")
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for point in workload["points"]:

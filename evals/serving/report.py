@@ -87,7 +87,8 @@ def _sustainable(
             for rate, runs in curves.items()
             if name in runs
         }
-        if curve:
+        # A policy that was not run at every rate has no curve to read off.
+        if len(curve) == len(curves):
             found["rates"][name] = _rounded(sustainable_rate(list(curve.items()), budget))
         pairs = {
             rate: pairs for rate, runs in curves.items() if (pairs := _pairs(runs, base, name))

@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A run that ended. ``books``: what the policy has counted meanwhile, empty for SGLang's."""
+    """A run that ended. ``books``: what was counted meanwhile beside the calls."""
 
     place: Place
     run: Run
@@ -56,26 +56,31 @@ class RunLog:
             file.write("\n" if kept else json.dumps(setup) + "\n")
 
     def add(self, record: Record) -> None:
-        """Keep a run."""
+        """Keep a run; times are rounded to what the file has of them."""
+        record = record._replace(run=_rounded(record.run))
         self.records[record.place] = record
-        begun = min((sample.started for sample in record.run.samples), default=0.0)
-        samples = [
-            sample._replace(
-                started=round(sample.started - begun, 4),
-                ttft_ms=round(sample.ttft_ms, 2),
-                latency_ms=round(sample.latency_ms, 2),
-            )
-            for sample in record.run.samples
-        ]
         line = {
             "place": record.place,
             "broken": record.run.broken,
             "duration": record.run.duration,
             "books": record.books,
-            "samples": samples,
+            "samples": record.run.samples,
         }
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def _rounded(run: Run) -> Run:
+    begun = min((sample.started for sample in run.samples), default=0.0)
+    samples = [
+        sample._replace(
+            started=round(sample.started - begun, 4),
+            ttft_ms=round(sample.ttft_ms, 2),
+            latency_ms=round(sample.latency_ms, 2),
+        )
+        for sample in run.samples
+    ]
+    return run._replace(samples=samples)
 
 
 def _lines(path: Path) -> list[Any]:
