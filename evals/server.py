@@ -97,12 +97,6 @@ class Server:
         self.stop()
 
     @property
-    def group(self) -> int:
-        """The process group of the server and all its children; only while it runs."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
     def exit_code(self) -> int | None:
         """Exit code of the launcher, None while it runs."""
         return None if self._process is None else self._process.poll()
