@@ -11,9 +11,9 @@ any format of the replay lab, ``clients:...`` (agent frameworks, see ``evals/cli
 ``bench:...`` (SGLang's own ``bench_serving``, as it is).
 
 Every run is kept in ``runs.jsonl`` in ``--out`` as it ends; the same command makes the missing
-ones, ``--seconds`` stops before a run that would not end in time, and ``--most-others`` keeps no run
-that other programs disturbed. Written from all that is kept at these rates: ``report.json``, with
-each policy's ratio to the first one, 95 % bootstrap intervals, and the arrival rate that each
+ones, ``--seconds`` stops before a run that would not end in time, and ``--most-others`` keeps no
+run that other programs disturbed. Written from all that is kept at these rates: ``report.json``,
+with each policy's ratio to the first one, 95 % bootstrap intervals, and the arrival rate that each
 sustains within ``--budgets-ms`` of mean TTFT.
 """
 
