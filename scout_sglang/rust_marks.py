@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from sglang.srt.mem_cache.base_prefix_cache import MatchPrefixParams, MatchResult
 from sglang.srt.mem_cache.radix_cache import RadixKey
 from sglang.srt.mem_cache.rust_tree_core.adapter import RustUnifiedTreeCore
@@ -25,21 +24,15 @@ from radix_policy.scout import Scout
 from radix_policy.tags import Tag
 from scout_sglang.dispatch import Calls, Underway
 from scout_sglang.faults import FAULTS
+from scout_sglang.tokens import packed
 from scout_sglang.tree_core_python import ScoutStrategy
 
 TOKEN_BYTES = 4
 _MOST_ENDED = 1024
 _Ended = tuple[str | None, int, int]
 """Of a match: who was matched, the node where it ended, at which depth."""
-
-
-class _Inserted(NamedTuple):
-    """A leaf that a call has made."""
-
-    id: int
-    start: int
-    end: int
-    call: int
+_Inserted = tuple[int, int, int, int]
+"""A leaf that a call has made: its id, its depths, the call's number."""
 
 
 class MarkedRustCore(RustUnifiedTreeCore):
@@ -160,12 +153,11 @@ class MarkedRustCore(RustUnifiedTreeCore):
         """An insert has made a new leaf."""
         self._clock += 1
         mark = self._records[node] = Mark(self._clock)
-        tokens = np.frombuffer(key.token_ids, dtype=np.int64)[start:end]
-        mark.tail = tokens.astype(np.int32).tobytes()
+        mark.tail = packed(key.token_ids, start, end)
         if (current := self.current) is not None:
             prompt = current.prompt // self._page_size * self._page_size
             mark.claim(current.dispatch, start, end, prompt)
-            self._inserted = _Inserted(node, start, end, current.dispatch.number)
+            self._inserted = (node, start, end, current.dispatch.number)
         self._buckets.put(node, mark)
 
     def _touch(self, node: int, end: int, underway: Underway) -> None:
@@ -190,18 +182,20 @@ class MarkedRustCore(RustUnifiedTreeCore):
 
     def _cut_off(self, upper: Mark, end: int, underway: Underway) -> None:
         """A call that inserts prompt and output at once cuts its new leaf where the prompt ends."""
-        made, call = self._inserted, underway.dispatch
-        lower = None if made is None else self._records.get(made.id)
-        if self.current is None or made is None or lower is None or lower.tail is None:
+        if self.current is None or self._inserted is None:
             return
-        if made.call == call.number and made.start < end < made.end:
-            cut = (end - made.start) * TOKEN_BYTES
+        (made, start, stop, number), call = self._inserted, underway.dispatch
+        lower = self._records.get(made)
+        if lower is None or lower.tail is None:
+            return
+        if number == call.number and start < end < stop:
+            cut = (end - start) * TOKEN_BYTES
             upper.tail, lower.tail = lower.tail[:cut], lower.tail[cut:]
             tag, prompt = lower.tag, lower.prompt
             if tag is not None and not tag.shared and tag.number == call.number and end >= prompt:
-                lower.claim(call, end, made.end, prompt)
+                lower.claim(call, end, stop, prompt)
                 if lower.bucket is not None:
-                    self._buckets.put(made.id, lower)
+                    self._buckets.put(made, lower)
 
     def _lost(self, kind: str) -> None:
         """A fault may have left a leaf without a mark; the next walk looks for it."""
