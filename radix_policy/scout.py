@@ -118,7 +118,7 @@ class Scout:
         if call.end_of_session:
             tenant.value.end(who.session)
             self._last_calls.add(self.clock)
-        if call.plain and who.anchor:
+        if call.plain and who.anchor and tenant.identity.begins(who.agent, call.tokens):
             self.anchors.put_anchor(tenant.number, who.agent, call.tokens[: who.anchor])
         self.ledger.arrive(self.clock, tenant.number, call.tokens)
         labelled = call.session is not None
