@@ -53,6 +53,17 @@ class Divergence:
         self._reference = tokens if whole else np.array(tokens[:MAX_ANCHOR], dtype=np.int32)
         self._session = session
 
+    def begins(self, tokens: Tokens) -> bool:
+        """Whether ``tokens`` begin with the anchor, as the last three sessions (or two) did.
+
+        A prompt may be the odd one out; what it begins with is then nobody's but its own.
+        """
+        latest = [self._recent[n] for n in range(-1, -1 - min(2, len(self._recent)), -1)]
+        if self._reference is None or not latest or min(latest) < self.anchor:
+            return False
+        start = self._reference[: self.anchor]
+        return common_prefix(start, tokens[: self.anchor]) == self.anchor
+
     def prompt(self) -> Tokens:
         """The start of the session's first prompt that came last; empty before the first."""
         return np.zeros(0, np.int32) if self._reference is None else self._reference

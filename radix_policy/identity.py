@@ -110,6 +110,11 @@ class Identity:
             for number, a in sorted(self._agents.items())
         ]
 
+    def begins(self, agent: int, tokens: Tokens) -> bool:
+        """Whether ``tokens`` begin with what the agent's last sessions have in common."""
+        known = self._agents.get(agent)
+        return known is not None and known.divergence.begins(tokens)
+
     def prompt(self, agent: int) -> Tokens:
         """How the agent's latest first prompt of a session begins; empty if it is not known."""
         known = self._agents.get(agent)

@@ -98,7 +98,7 @@ class Scout:
         if call.end_of_session:
             tenant.value.end(who.session)
             self._last_calls.add(self.clock)
-        if call.plain and who.anchor:
+        if call.plain and who.anchor and tenant.identity.begins(who.agent, call.tokens):
             anchor = call.tokens[: who.anchor]
             self.anchors.put_anchor(tenant.number, who.agent, anchor, hashes.item(len(anchor)))
         self.ledger.arrive(self.clock, tenant.number, call.tokens)

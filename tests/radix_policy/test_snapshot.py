@@ -236,6 +236,27 @@ def test_no_token_label_or_hash_of_private_text_is_in_the_file(warm_start):
     assert len(held) > 5  # the shared text's
 
 
+def test_a_prompt_that_is_taken_for_an_agents_is_in_no_file_for_that():
+    learned = scout("scout")
+    shared = text(1, 200)
+    for number in range(60):  # so few prompts are not told apart: they are all of one agent
+        serve(learned, np.concatenate([shared, text(100 + number, 60)]), f"s{number % 9}")
+    stranger = text(900, 150)
+    for _ in range(3):
+        serve(learned, stranger, "stranger")
+    everything = b"".join(m.tobytes() for m in archive(learned.snapshot()).values())
+    assert shared[:8].tobytes() in everything
+    assert stranger[:8].tobytes() not in everything
+
+
+def serve(learned, prompt, session):
+    call = learned.observe(Call(prompt, session=session))
+    learned.admit(call)
+    learned.start(call, len(prompt), 0)
+    output = text(5000, 3)
+    learned.finish(call, np.concatenate([prompt, output]), len(prompt), 3)
+
+
 def test_every_field_is_either_kept_or_left_behind_by_name():
     for policy in POLICIES:
         world = World(scout(policy), labelled=False)
