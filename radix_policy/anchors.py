@@ -4,8 +4,8 @@ Prompts of one agent begin alike in every session; where prompts fork, sessions 
 fork it is. A conversation only *stays*: each session comes back to the branch it took. A stateless
 worker only *moves*: a new branch at every call. One whose history begins anew with each errand
 stays for its length, then goes on to a new branch and never back. A fork between agents has both
-stays and moves back, or branches that the same sessions use side by side. Prefixes that everyone shares (a chat header, a common
-preamble) are passed, whatever their length.
+stays and moves back, or branches that the same sessions use side by side. Prefixes that everyone
+shares (a chat header, a common preamble) are passed, whatever their length.
 """
 
 from __future__ import annotations
