@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scout_sglang.replay import presets
-from scout_sglang.replay.__main__ import DEFAULT_CAPACITIES, load, parse_capacities
+from scout_sglang.replay.__main__ import load, parse_capacities
+from scout_sglang.replay.command_line import DEFAULT_CAPACITIES
 from scout_sglang.replay.describe import TraceFacts, describe
 from scout_sglang.replay.engine import Result, replay
 from scout_sglang.replay.formats.fields import Options

@@ -1,8 +1,8 @@
 """``python -m evals.results --traces DIR``: every workload under every policy, as RESULTS.md.
 
 Runs the replay lab once for each row (a workload at its capacities, with and without ids) and
-keeps each report in ``--reports``: a second run goes on where the first was stopped. Rows without
-a report are left out of the page.
+seed, all rows of a seed before the next, and keeps each report in ``--reports``: a second run goes
+on where the first was stopped. The page is made from the reports that there are.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from evals.serving.page import live
 from evals.workloads.mooncake import write_sample
 
 POLICIES = "lru,lfu,slru,tlru,cachescout,anchor-protect,scout,belady,infinite"
@@ -80,20 +81,20 @@ INTRODUCTION = """# Results
 
 Share of prompt tokens found cached, in percent, on SGLang's own cache classes in the replay lab
 (`scout_sglang/replay/README.md`); in brackets the points over lru. Seeds of session arrivals and
-pauses: {seeds}, the mean is shown; with several, the lowest and the highest gain stand below
-scout. *Bound* knows all future calls and frees page by page; *infinite* never evicts. *Gap* is the
-share of the way from lru to the bound that scout covers. A row with more than 1 % of calls not
-admitted is in brackets: it is no measurement. The best of all but the bounds is bold. Every policy
-starts empty; the first 15 % of the calls are not counted. Workloads of the command that are missing
-here were not measured yet.
+pauses: as many as the column *seeds* says; the mean is shown, with several also the lowest and the
+highest gain of scout. *Bound* knows all future calls and frees page by page; *infinite* never
+evicts. *Gap* is the share of the way from lru to the bound that scout covers. A row with more than
+1 % of calls not admitted is in brackets: it is no measurement. The best of all but the bounds is
+bold. Every policy starts empty; the first 15 % of the calls are not counted. Workloads of the
+command that are missing here were not measured yet.
 
 Losses are cells with a minus, and rows in which another column than scout is bold.
 
     python -m evals.results --traces {traces} --seeds {seeds}
 
-| workload | capacity | lru | lfu | slru | tlru | cachescout | literal | anchor-protect | scout \
-| no ids | bound | infinite | gap |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+| workload | capacity | seeds | lru | lfu | slru | tlru | cachescout | literal | anchor-protect \
+| scout | no ids | bound | infinite | gap |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 RIVALS_INTRODUCTION = f"""
@@ -103,8 +104,8 @@ The recorded sets and a Mooncake sample (`evals/workloads/mooncake.py`) under th
 lab can replay, of the same command. *kvflow* is told the true course of every session, *ttl* the
 kind of every pause, and *belady-leaf* knows the future but frees whole leaves.
 
-| workload | capacity | {" | ".join(RIVAL_COLUMNS)} |
-|---|---|{"---|" * len(RIVAL_COLUMNS)}"""
+| workload | capacity | seeds | {" | ".join(RIVAL_COLUMNS)} |
+|---|---|---|{"---|" * len(RIVAL_COLUMNS)}"""
 
 OVERHEAD_INTRODUCTION = """
 ## What the policy costs
@@ -129,26 +130,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.reports.mkdir(parents=True, exist_ok=True)
     if not args.page_only:
         with ThreadPoolExecutor(args.jobs) as pool:
-            list(pool.map(lambda job: _run(args, *job), _jobs()))
+            list(pool.map(lambda job: _run(args, *job), _jobs(args.seeds)))
     PAGE.write_text(page(args.reports, args.seeds, args.traces.name), encoding="utf-8")
     return 0
 
 
-def _jobs() -> list[tuple[Row, str]]:
-    return [(row, v) for row in ROWS for v in VARIANTS if row.rivals or v != "rivals"]
+def _jobs(seeds: int) -> list[tuple[Row, str, int]]:
+    return [
+        (row, variant, seed)
+        for seed in range(seeds)
+        for row in ROWS
+        for variant in VARIANTS
+        if row.rivals or variant != "rivals"
+    ]
 
 
-def _report(folder: Path, row: Row, variant: str) -> Path:
-    return folder / f"{row.name}{variant.replace(' ', '-')}.json"
+def _report(folder: Path, row: Row, variant: str, seed: int) -> Path:
+    return folder / f"{row.name}{variant.replace(' ', '-')}-{seed}.json"
 
 
-def _run(args: argparse.Namespace, row: Row, variant: str) -> None:
-    path = _report(args.reports, row, variant)
+def _run(args: argparse.Namespace, row: Row, variant: str, seed: int) -> None:
+    path = _report(args.reports, row, variant, seed)
     if path.exists():
         return
     policies, more = VARIANTS[variant]
     command = [sys.executable, "-m", "scout_sglang.replay", _source(args, row)]
-    command += ["--policies", policies, "--seed", ",".join(map(str, range(args.seeds)))]
+    command += ["--policies", policies, "--seed", str(seed)]
     command += ["--capacity", row.capacities] if row.capacities else []
     unfinished = path.with_suffix(".part")
     subprocess.run(
@@ -158,7 +165,7 @@ def _run(args: argparse.Namespace, row: Row, variant: str) -> None:
         stderr=subprocess.DEVNULL,
     )
     unfinished.rename(path)
-    print(f"{row.name} {variant}", flush=True)
+    print(f"{row.name} {variant} seed {seed}", flush=True)
 
 
 def _source(args: argparse.Namespace, row: Row) -> str:
@@ -174,20 +181,16 @@ def page(folder: Path, seeds: int, traces: str) -> str:
     """RESULTS.md from the reports in ``folder``."""
     lines = [INTRODUCTION.format(seeds=seeds, traces=traces)]
     for row in ROWS:
-        if not _report(folder, row, "").exists():
-            continue
-        results = _results(_report(folder, row, ""))
+        results = _results(folder, row, "", seeds)
         for variant in ("literal", "no ids"):
-            path = _report(folder, row, variant)
-            for result in _results(path) if path.exists() else ():
+            for result in _results(folder, row, variant, seeds):
                 results.append({**result, "policy": variant})
         lines += ["| " + " | ".join(cells) + " |" for cells in table(row.name, results)]
     lines.append(RIVALS_INTRODUCTION)
     for row in ROWS:
-        path = _report(folder, row, "rivals")
-        if row.rivals and path.exists():
-            rows = table(row.name, _results(path), RIVAL_COLUMNS)
-            lines += ["| " + " | ".join(cells) + " |" for cells in rows]
+        rows = table(row.name, _results(folder, row, "rivals", seeds), RIVAL_COLUMNS)
+        lines += ["| " + " | ".join(cells) + " |" for cells in rows]
+    lines += live()
     lines += overhead(OVERHEAD)
     return "\n".join(lines) + "\n"
 
@@ -205,8 +208,14 @@ def _holds(bar: dict[str, Any]) -> str:
     return "yes" if bar["holds"] else "**no**"
 
 
-def _results(path: Path) -> list[dict[str, Any]]:
-    return list(json.loads(path.read_text(encoding="utf-8"))["results"])
+def _results(folder: Path, row: Row, variant: str, seeds: int) -> list[dict[str, Any]]:
+    """Of every seed of which there are the reports that it is compared with as well."""
+    found: list[dict[str, Any]] = []
+    for seed in range(seeds):
+        path = _report(folder, row, variant, seed)
+        if path.exists() and (variant == "rivals" or _report(folder, row, "", seed).exists()):
+            found += json.loads(path.read_text(encoding="utf-8"))["results"]
+    return found
 
 
 def table(
@@ -221,7 +230,15 @@ def table(
         rivals = {p: fmean(v.values()) for p, v in rates.items() if v and p not in BOUNDS}
         best = max(rivals, key=lambda p: rivals[p])
         cells = [_cell(rates[p], rates["lru"], p, p == best) for p in columns]
-        lines.append([name, size, *cells, *([_gap(rates)] if "belady" in columns else [])])
+        lines.append(
+            [
+                name,
+                size,
+                str(len(rates["lru"])),
+                *cells,
+                *([_gap(rates)] if "belady" in columns else []),
+            ]
+        )
     return lines
 
 

@@ -177,6 +177,15 @@ def parse_config(policy: str, raw: Mapping[str, Any] | None = None) -> IdentityC
     return POLICIES[policy](**values)
 
 
+def checked(name: str, value: Any) -> Any:
+    """``value`` as the field ``name``, which all policies have, holds it.
+
+    Raises:
+        ConfigError: as :func:`parse_config`.
+    """
+    return _checked(name, IdentityConfig.__dataclass_fields__[name], value)
+
+
 def _checked(name: str, knob: Any, value: Any) -> Any:
     meta = knob.metadata
     if "choices" in meta:

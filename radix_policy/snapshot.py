@@ -50,7 +50,7 @@ from radix_policy.cachescout import CacheScoutValue
 from radix_policy.value import ScoutValue
 
 FORMAT = "scout-state"
-VERSION = 1
+VERSION = 2
 
 KEPT: dict[type, tuple[str, ...]] = {
     horizon.Horizon: ("_tokens", "_calls", "_births", "_dispatches"),
@@ -328,6 +328,9 @@ def _build(x: Any) -> Any:
 
 
 # -- files -----------------------------------------------------------------------------
+
+TEMPORARY = "????????.tmp"
+"""How the name of a file under way goes on after the name it will have and a dot (glob pattern)."""
 
 
 def write(path: str | Path, data: bytes) -> None:

@@ -92,10 +92,14 @@ class WarmupPlanner:
     """Chooses among wanted prefixes. ``longest``: tokens of one prompt that the engine takes."""
 
     def __init__(self, config: IdentityConfig, page_size: int, longest: int) -> None:
-        self._costs = (config.warmup_cost, config.warmup_history_cost)
+        self.limit(config)
         self.page_size = page_size
         self.longest = longest
         self._misses: OrderedDict[Whose, tuple[int, int]] = OrderedDict()
+
+    def limit(self, config: IdentityConfig) -> None:
+        """Plan by what this configuration says that a token costs."""
+        self._costs = (config.warmup_cost, config.warmup_history_cost)
 
     def plan(
         self, wanted: Iterable[Wanted], room: Room, clock: int, worth: Worth | None
@@ -197,9 +201,13 @@ class PieceSize:
 
     def __init__(self, page_size: int, most: int, seconds: float) -> None:
         self._page = page_size
-        self._most = most
-        self._seconds = seconds
-        self._size = float(min(self.START, most))
+        self._size = float(self.START)
+        self.limit(most, seconds)
+
+    def limit(self, most: int, seconds: float) -> None:
+        """Other bounds from the next piece on."""
+        self._most, self._seconds = most, seconds
+        self._size = min(self._size, float(most))
 
     @property
     def tokens(self) -> int:
@@ -228,6 +236,12 @@ class Budget:
         self._seconds = self.BURST * share
         self._tokens = per_minute
         self._now: float | None = None
+
+    def limit(self, share: float, per_minute: float) -> None:
+        """Other limits from now on; what was saved up beyond them is lost."""
+        self.share, self.per_minute = share, per_minute
+        self._seconds = min(self._seconds, self.BURST * share)
+        self._tokens = min(self._tokens, per_minute)
 
     def pass_time(self, now: float, idle: bool) -> None:
         """It is ``now`` (seconds, only ever growing), and has been idle or not since last told."""

@@ -143,6 +143,16 @@ UNTESTED = (
     ),
 )
 
+# It works, but not all of it.
+LIMITED = (
+    Rule(
+        "--tokenizer-worker-num above 1",
+        lambda a: a.tokenizer_worker_num > 1,
+        "GET /scout, its page and POST /scout/config and /scout/snapshot are not served",
+        "use /server_info and /metrics, or one tokenizer worker",
+    ),
+)
+
 
 def installed_sglang() -> str | None:
     """Version of the installed SGLang, or None."""
@@ -241,6 +251,13 @@ def model_problem(policy: str, model_config: Any, full_kv: bool = False) -> str 
 def untested(args: Any) -> list[str]:
     """One sentence for each flag in use under which the policies were never tried."""
     return [f"{rule.flag} is untested: {rule.why}." for rule in UNTESTED if rule.applies(args)]
+
+
+def limited(args: Any) -> list[str]:
+    """One sentence for each flag in use under which a part of scout is not there."""
+    return [
+        f"with {rule.flag} {rule.why}; {rule.instead}." for rule in LIMITED if rule.applies(args)
+    ]
 
 
 def _sentence(policy: str, what: str, why: str, instead: str) -> str:

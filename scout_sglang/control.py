@@ -7,11 +7,12 @@ rank carries it out at the same place in its stream of work.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from radix_policy.config import ConfigError
+from radix_policy.config import ConfigError, checked
 from scout_sglang.dispatch import calls_of
 from scout_sglang.faults import FAULTS
 from scout_sglang.overview import overview
@@ -19,25 +20,17 @@ from scout_sglang.overview import overview
 logger = logging.getLogger(__name__)
 
 METHOD = "scout"
-MODES = ("on", "shadow")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A field that can be changed at run time.
+    """A field of the configuration that can be changed at run time.
 
-    ``check`` raises :class:`ConfigError` for a value that is not accepted; ``apply`` gets the
-    scheduler and the value, and returns what the value was before.
+    ``apply`` gets the scheduler and an accepted value, and returns what the value was before.
     """
 
     name: str
-    check: Callable[[Any], None]
     apply: Callable[[Any, Any], Any]
-
-
-def _check_mode(value: Any) -> None:
-    if value not in MODES:
-        raise ConfigError(f"mode must be one of {', '.join(MODES)}, got {value!r}")
 
 
 def _set_mode(scheduler: Any, value: str) -> str:
@@ -46,15 +39,8 @@ def _set_mode(scheduler: Any, value: str) -> str:
     return set_mode(scheduler.tree_cache, value)
 
 
-def _check_keep(value: Any) -> None:
-    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-        raise ConfigError(f"keep must be a list of texts, got {value!r}")
-
-
-def _set_keep(scheduler: Any, value: list[str]) -> list[str]:
-    warmup = getattr(scheduler, "scout_warmup", None)
-    if warmup is None:
-        raise ConfigError("keep cannot be changed: this server has no warm-up")
+def _set_keep(scheduler: Any, value: Sequence[str]) -> list[str]:
+    warmup = _warmup(scheduler)
     before = list(warmup.keep_list.entries)
     try:
         warmup.set_keep(value)
@@ -63,38 +49,86 @@ def _set_keep(scheduler: Any, value: list[str]) -> list[str]:
     return before
 
 
-SETTINGS: tuple[Setting, ...] = (
-    Setting("mode", _check_mode, _set_mode),
-    Setting("keep", _check_keep, _set_keep),
+def _set_limit(name: str, scheduler: Any, value: Any) -> Any:
+    warmup = _warmup(scheduler)
+    before = getattr(warmup.scout.config, name)
+    try:
+        warmup.set_limit(name, value)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return before
+
+
+def _warmup(scheduler: Any) -> Any:
+    warmup = getattr(scheduler, "scout_warmup", None)
+    if warmup is None:
+        raise ConfigError("this rank has no warm-up, which its log explains")
+    return warmup
+
+
+LIMITS = (
+    "warmup",
+    "warmup_idle_share",
+    "warmup_per_minute",
+    "warmup_piece",
+    "warmup_piece_ms",
+    "warmup_cost",
+    "warmup_history_cost",
+    "warmup_r_min",
+    "keep_share",
 )
+"""Budgets that can be changed at run time."""
+SETTINGS: tuple[Setting, ...] = (
+    Setting("keep", _set_keep),
+    *(Setting(name, partial(_set_limit, name)) for name in LIMITS),
+    Setting("mode", _set_mode),
+)
+"""In the order in which they are changed: those first that a rank may still refuse."""
 
 
-def check(wanted: Any) -> None:
-    """Raise :class:`ConfigError` unless ``wanted`` maps settable fields to accepted values."""
-    known = {setting.name: setting for setting in SETTINGS}
+def check(wanted: Any) -> dict[str, Any]:
+    """The values to set, as the configuration holds them.
+
+    Raises:
+        ConfigError: ``wanted`` does not map settable fields to accepted values.
+    """
+    known = [setting.name for setting in SETTINGS]
     if not isinstance(wanted, Mapping) or not wanted:
         raise ConfigError(f"a JSON object with one or more of {', '.join(known)} is expected")
-    for name, value in wanted.items():
+    for name in wanted:
         if name not in known:
             raise ConfigError(
                 f"{name!r} cannot be changed at run time; accepted: {', '.join(known)}"
             )
-        known[name].check(value)
+    return {name: checked(name, value) for name, value in wanted.items()}
 
 
 def change(scheduler: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Check all fields, then change them; what each was and is."""
-    check(wanted)
+    """Change all fields or, if one is refused, none; what each was and is.
+
+    Raises:
+        ConfigError: a value is not accepted, or cannot be had on this rank.
+    """
+    values = check(wanted)
     calls = calls_of(scheduler.tree_cache)
     assert calls is not None
-    changed = {}
-    for setting in SETTINGS:
-        if setting.name in wanted:
-            new = wanted[setting.name]
+    changed: dict[str, Any] = {}
+    chosen = [setting for setting in SETTINGS if setting.name in values]
+    try:
+        for setting in chosen:
+            new = values[setting.name]
+            new = list(new) if isinstance(new, tuple) else new
             old = setting.apply(scheduler, new)
-            calls.counters.changed(setting.name, old, new)
-            logger.info("scout: %s changed from %r to %r by request", setting.name, old, new)
             changed[setting.name] = {"from": old, "to": new}
+    except ConfigError:
+        for setting in chosen:
+            if setting.name in changed:
+                setting.apply(scheduler, changed[setting.name]["from"])
+        raise
+    calls.scout.config = replace(calls.scout.config, **values)
+    for name, step in changed.items():
+        calls.counters.changed(name, step["from"], step["to"])
+        logger.info("scout: %s changed from %r to %r by request", name, step["from"], step["to"])
     return changed
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from radix_policy.config import ConfigError
-from scout_sglang import __version__, compat, control
+from scout_sglang import __version__, compat, control, interrupt
 from scout_sglang.ui import page
 
 SCHEMA = 1
@@ -31,8 +31,16 @@ def on_launch(launch: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """AROUND http_server.launch_server: our routes are there before SGLang's keys are set up."""
     from sglang.srt.entrypoints import http_server
 
+    server_args = args[0] if args else kwargs["server_args"]
+    if server_args.tokenizer_worker_num > 1:
+        # Their processes import SGLang's application anew; compat.LIMITED has said so.
+        return launch(*args, **kwargs)
     add_routes(http_server.app, lambda: http_server.get_global_state().tokenizer_manager)
-    return launch(*args, **kwargs)
+    try:
+        return launch(*args, **kwargs)
+    finally:
+        if interrupt.keeps_state(server_args):
+            interrupt.end_ranks()
 
 
 def add_routes(app: Any, manager: Callable[[], Any]) -> None:

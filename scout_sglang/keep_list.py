@@ -52,6 +52,11 @@ class KeepList:
         self._version = -1
         self.refresh()
 
+    def refit(self) -> None:
+        """The share of the cache that they may count on has changed."""
+        self._seen = None
+        self.refresh()
+
     def refresh(self) -> None:
         """Look again which anchors are meant; all ranks do so at the same calls."""
         anchors = self._scout.anchors

@@ -19,22 +19,11 @@ from importlib import metadata
 from typing import NoReturn
 
 from radix_policy.config import POLICIES
-from scout_sglang import compat, plugin
+from scout_sglang import compat, manual, plugin
 
 SERVER = "sglang.launch_server"
 EMBEDDED = "embedded"
 EXPOSE = "--scout-expose-prompts"
-
-HELP = """\
-python -m scout_sglang.launch takes every option of python -m sglang.launch_server, shown below.
-It adds, with one printed line each, only what is left open:
-  --radix-eviction-policy scout   unless a policy is named; cachescout is the published one
-  --device cpu and what it needs  on a machine without an accelerator
-and understands
-  --model-path embedded           the small model that comes as a Python package
-  --scout-expose-prompts          GET /scout shows how the agents' prompts begin
-
-"""
 
 
 @dataclass(frozen=True)
@@ -55,7 +44,7 @@ def main(argv: list[str]) -> None:
     if problem := compat.version_problem():
         fail(problem)
     if {"-h", "--help"} & set(argv):
-        print(HELP, end="", flush=True)
+        print(manual.text(), end="", flush=True)
         return serve(argv)
     load_plugin()
     if EXPOSE in argv:

@@ -197,7 +197,8 @@ def _activate(policy: str, server_args: Any) -> None:
         print(f"scout: keeping SGLang's own eviction policy: {problem}", file=sys.stderr)
         declare_resolution(server_args, "scout_sglang", radix_eviction_policy="lru")
         return
-    for sentence in compat.untested(resolving_view(server_args)):
+    view = resolving_view(server_args)
+    for sentence in [*compat.untested(view), *compat.limited(view)]:
         logger.warning("scout: %s", sentence)
     # An Engine has no HTTP server, and need not import it.
     served = getattr(server_args, "_scout_command_line", False)

@@ -1,13 +1,15 @@
 """What was learned, kept across restarts in the file that ``state_path`` names.
 
-Read before the first request; written every ``state_seconds``, on request, and when SGLang shuts
-down. A file is replaced whole or not at all (``radix_policy.snapshot.write``); one that cannot be
+Read before the first request; written every ``state_seconds``, on request, and when SGLang is told
+to end. A file is replaced whole or not at all (``radix_policy.snapshot.write``); one that cannot be
 used is put aside under a name of its own, and the log says why. The scheduler's thread copies what
 was learned and another one packs and writes it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import logging
 import os
 import threading
@@ -46,6 +48,7 @@ class StateFile:
 
     def restore(self, scout: Any) -> None:
         """Take up what the file holds, if it can be used."""
+        self._sweep()
         try:
             data = snapshot.read(self.path)
         except SnapshotError as error:
@@ -65,6 +68,15 @@ class StateFile:
             )
         self._clock = scout.clock
 
+    def _sweep(self) -> None:
+        """Remove what a writer that was killed has left half-written."""
+        if not self.writes:
+            return
+        for left in self.path.parent.glob(f"{glob.escape(self.path.name)}.{snapshot.TEMPORARY}"):
+            with contextlib.suppress(OSError):
+                left.unlink()
+                logger.info("scout: removed %s, which was not written to its end", left)
+
     def _put_aside(self) -> Path:
         aside = self.path.with_name(self.path.name + ASIDE)
         if self.writes:
@@ -77,6 +89,10 @@ class StateFile:
     def due(self, now: float) -> bool:
         """Whether it is time to write again."""
         return self.writes and now >= self._next
+
+    def hurry(self) -> None:
+        """Write at the next turn."""
+        self._next = 0.0
 
     def write(self, scout: Any, wait: float = 0.0) -> bool:
         """Start to write what was learned; False if nothing was since, or a write is under way.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from scout_sglang import interrupt
 from scout_sglang.control import dp_rank, warmup_state
 from scout_sglang.dispatch import Calls, calls_of
 from scout_sglang.faults import FAULTS, guarded
@@ -31,6 +32,7 @@ class Upkeep:
         self._metrics_due = self._survey_due = 0.0
         if self.state_file is not None:
             self.state_file.restore(calls.scout)
+            interrupt.survive(lambda: on_shutdown(scheduler), self.state_file.hurry)
 
     def turn(self, calls: Calls, tree_cache: Any, now: float) -> None:
         """Whatever is due."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sglang.srt.managers.io_struct import (
@@ -56,6 +57,7 @@ class Warmup:
         self.scout = calls.scout
         config = self.scout.config
         self.off = why_off(scheduler, config)
+        self._remembers = config.warmup
         self.keep_list = KeepList(self.scout, scheduler.tokenizer, config.keep)
         self.budget = Budget(config.warmup_idle_share, config.warmup_per_minute)
         self.room = CacheRoom(scheduler.tree_cache)
@@ -228,6 +230,27 @@ class Warmup:
             ValueError: the list cannot be used; the old one stands.
         """
         self.keep_list.set(entries)
+
+    def set_limit(self, name: str, value: Any) -> None:
+        """Change a ``warmup...`` field or ``keep_share`` while serving, on every rank alike.
+
+        Raises:
+            ValueError: it is ``warmup``, to be switched on where it cannot be.
+        """
+        config = replace(self.scout.config, **{name: value})
+        off = why_off(self.scheduler, config)
+        if name == "warmup" and value and not self._remembers:
+            off = "the server was started without it, and no anchors are remembered"
+        if name == "warmup" and value and off:
+            raise ValueError(f"warm-up cannot be switched on: {off}")
+        self.scout.config, self.off = config, off
+        self.scout.planner.limit(config)
+        self.budget.limit(config.warmup_idle_share, config.warmup_per_minute)
+        most = _largest_piece(self.scheduler, config.warmup_piece)
+        self.piece.limit(most, config.warmup_piece_ms / 1000)
+        self.scout.planner.longest = _longest(self.scheduler, most)
+        self.keep_list.refit()
+        self._plan, self._epoch = None, _NEVER  # plan anew, by these numbers
 
     def state(self) -> dict[str, float]:
         """Numbers alone. tokens_prefilled = tokens_used + tokens_wasted + tokens_resident.

@@ -137,6 +137,15 @@ def test_every_untested_flag_has_a_case_here():
     assert {rule.flag for rule in compat.UNTESTED} == set(UNTRIED)
 
 
+def test_a_flag_that_takes_a_part_away_is_named_with_the_way_out():
+    _, values = launch.parse(["--model-path", "m", "--tokenizer-worker-num", "2"])
+    [sentence] = compat.limited(values)
+    assert sentence.startswith("with --tokenizer-worker-num above 1 GET /scout")
+    assert "or one tokenizer worker" in sentence
+    _, values = launch.parse(["--model-path", "m"])
+    assert compat.limited(values) == []
+
+
 def test_the_installed_sglang_is_a_tested_one():
     assert compat.version_problem() is None
 
@@ -150,7 +159,10 @@ def test_another_sglang_is_refused_and_the_tested_one_named(found, monkeypatch, 
     assert "install sglang==0.5.23" in sentence and (found or "not installed") in sentence
 
 
-@pytest.mark.parametrize("rule", [*compat.REFUSED, *compat.UNTESTED], ids=lambda rule: rule.flag)
+RULES = [*compat.REFUSED, *compat.LIMITED, *compat.UNTESTED]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.flag)
 def test_the_documentation_has_a_row_for_each_rule(rule):
     row = next(
         line for line in DOCS.splitlines() if re.match(rf"\| `?{re.escape(rule.flag)}\b", line)

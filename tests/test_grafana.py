@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scout_sglang.metrics import DEFINITIONS, PREFIX
+from scout_sglang.metrics import DEFINITIONS, PREFIX, WARMUP_COUNTERS
 
 LAUNCH = Path(__file__).parents[1] / "launch"
 DASHBOARD = json.loads((LAUNCH / "grafana" / "scout.json").read_text())
@@ -16,7 +16,7 @@ EXPORTED = {
     PREFIX + d.name + end: {*d.labels, *({"le"} if end == "_bucket" else ())}
     for d in DEFINITIONS
     for end in (("_bucket", "_sum", "_count") if d.kind == "histogram" else ("",))
-}
+} | {f"{PREFIX}warmup_{key}_total": set() for key in WARMUP_COUNTERS}
 
 
 @pytest.mark.parametrize(("title", "query"), QUERIES)

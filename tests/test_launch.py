@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
@@ -151,7 +152,13 @@ def test_errors_and_exit_status_are_those_of_sglangs_own_command():
 def test_help_names_the_additions_and_then_every_option_of_sglang():
     status, out, _ = command("scout_sglang.launch", "--help")
     assert status == 0
-    assert "--model-path embedded" in out.split("usage:")[0]
+    ours = out.split("usage:")[0]
+    assert "--model-path embedded" in ours
+    assert all(policy in ours for policy in POLICIES)
+    for policy in POLICIES.values():
+        assert all(f" {knob.name} (" in ours for knob in fields(policy))
+    assert "* warmup_per_minute (60000; 0 to 1073741824)" in ours
+    assert max(map(len, ours.splitlines())) <= 100
     assert "lru,lfu,slru,priority,tlru," + ",".join(POLICIES) in out
     assert "--hicache-write-policy" in out
 

@@ -25,7 +25,8 @@ INSTALLATION AND FLAGS
   every hook, the tree core and the device. With the flags of a server, as they would follow
   `python -m scout_sglang.launch`, also every flag that the policy cannot work with, every
   untested one, the policy's configuration, and the family of a model that lies in a local
-  folder. Nothing is started and no weights are read.
+  folder. Each check is one line: ok, warning or FAILED, and a failed one says the way out.
+  Nothing is started and no weights are read.
 
 PREFIXES
   --prefixes LOG reads Chat Completions requests (one JSON object a line) or SGLang's own request
@@ -35,9 +36,12 @@ PREFIXES
 {chr(10).join(f"    {cause.name:15} {cause.title}" for cause in CAUSES)}
   A cause is charged with all that follows it and could have been reused, so two causes in one
   prompt are both charged with what lies behind the later one. A clean log yields no output.
+  The log holds prompts in full, and the report quotes a few words of them.
 
-  --url URL asks a running server (GET /scout) for each agent's hit rate and for the token where
-  its prompts first differ. The server holds no text; the log is needed for the causes.
+A RUNNING SERVER
+  --url URL asks it (GET /scout) for each agent's hit rate and for the token where its prompts
+  first differ, and marks the agents to look at. The server holds no text: for the causes a log
+  is needed.
 """
 
 EPILOG = """\
@@ -46,10 +50,18 @@ EXIT STATUS
   1  a check failed, or prefixes break
   2  the command line is wrong, or the log or the server cannot be read
 
+ENVIRONMENT
+  SCOUT_API_KEY  the server's key for --url, which other users of the machine cannot read there
+
 EXAMPLES
   python -m scout_sglang.doctor --model-path /models/Qwen3-8B --tp-size 2
   python -m scout_sglang.doctor --prefixes requests.jsonl.gz --tokenizer /models/Qwen3-8B
   python -m scout_sglang.doctor --url http://localhost:30000 --json
+
+SEE ALSO
+  python -m scout_sglang.launch --help   start a server
+  python -m scout_sglang.replay --help   would it help my traffic?
+  docs/doctor.md                         each cause with its way out
 """
 
 
@@ -66,7 +78,9 @@ def parser() -> argparse.ArgumentParser:
     cli.add_argument("--prefixes", type=Path, metavar="LOG", help="say why its prefixes break")
     cli.add_argument("--url", help="ask a running server, e.g. http://localhost:30000")
     log = cli.add_argument_group("with --prefixes")
-    log.add_argument("--tokenizer", help="Hugging Face name or folder; else word pieces stand in")
+    log.add_argument(
+        "--tokenizer", metavar="NAME", help="Hugging Face name or folder; else word pieces stand in"
+    )
     log.add_argument("--lenient", action="store_true", help="skip and count malformed lines")
     live = cli.add_argument_group("with --url")
     live.add_argument("--api-key", metavar="KEY", help="of the server; else SCOUT_API_KEY is used")

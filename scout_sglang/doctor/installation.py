@@ -149,7 +149,8 @@ def check_command(argv: list[str]) -> Iterator[Check]:
         return
     refused = list(_refusals(policy, values))
     yield from refused
-    yield from (Check("flags", WARNING, text) for text in compat.untested(values))
+    warnings = [*compat.untested(values), *compat.limited(values)]
+    yield from (Check("flags", WARNING, text) for text in warnings)
     if refused:
         return
     yield Check("flags", OK, f"no flag speaks against --radix-eviction-policy {policy}")

@@ -14,10 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scout_sglang.replay import planner, presets, report, synthetic
+from scout_sglang.replay.command_line import (
+    DEFAULT_CAPACITIES,
+    DEFAULT_POLICIES,
+    TIMING_OPTIONS,
+    parser,
+)
 from scout_sglang.replay.convert import convert
 from scout_sglang.replay.describe import TraceFacts, describe
 from scout_sglang.replay.engine import Result, replay
-from scout_sglang.replay.formats.detect import FORMATS, reader_for
+from scout_sglang.replay.formats.detect import reader_for
 from scout_sglang.replay.formats.fields import Options
 from scout_sglang.replay.policies import BUILDERS, Setting, build
 from scout_sglang.replay.stack import StackCurve, stack_curve
@@ -26,48 +32,6 @@ from scout_sglang.replay.trace import FileTrace, Session, Trace, TraceError
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-DEFAULT_POLICIES = "lru,slru,cachescout,scout,belady,infinite"
-DEFAULT_CAPACITIES = "10%,25%,50%"
-TIMING_OPTIONS = {
-    "sessions_per_second": "mean rate of new sessions",
-    "llm_gap": "mean seconds of a hand-over between agents",
-    "tool_gap": "mean seconds of a tool run",
-    "human_gap": "mean seconds until a person answers",
-    "call_base": "seconds that a call takes before its first output token",
-    "call_per_token": "seconds per output token",
-}
-
-
-def parser() -> argparse.ArgumentParser:
-    cli = argparse.ArgumentParser(prog="python -m scout_sglang.replay", description=__doc__)
-    cli.add_argument("traces", nargs="+", metavar="TRACE", help="a file, or synthetic:NAME")
-    cli.add_argument("--policies", help=f"of {', '.join(BUILDERS)}")
-    cli.add_argument("--capacity", help="tokens or percent of the trace's footprint, by comma")
-    cli.add_argument("--page-size", type=_positive, default=16)
-    cli.add_argument("--seed", default="0", help="one or more, by comma")
-    cli.add_argument("--config", action="append", default=[], metavar="POLICY=JSON")
-    cli.add_argument("--plan", action="store_true", help="how much memory does this traffic need?")
-    cli.add_argument("--format", choices=sorted(FORMATS), help="instead of looking at the file")
-    cli.add_argument("--tokenizer", help="Hugging Face name or folder, for chat logs")
-    cli.add_argument("--convert", type=Path, metavar="OUT", help="write a token trace, no replay")
-    cli.add_argument("--anonymise", action="store_true", help="with --convert: hide ids and names")
-    cli.add_argument("--lenient", action="store_true", help="skip and count malformed lines")
-    cli.add_argument("--no-ids", action="store_true", help="hide sessions and agents")
-    cli.add_argument("--end-labels", action="store_true", help="tell the end of each session")
-    cli.add_argument("--max-sessions", type=_positive, help="only the trace's first sessions")
-    cli.add_argument("--max-prompt", type=_positive, help="a session ends before a longer prompt")
-    cli.add_argument("--max-running", type=_positive, default=128, help="most calls at once")
-    cli.add_argument("--uncounted", type=float, default=0.15, help="share of calls not counted")
-    cli.add_argument(
-        "--idle-share", type=_share, default=0.0, help="of calls that idle time follows"
-    )
-    cli.add_argument("--warmup", choices=("on", "off"), default="on", help="ours use idle time")
-    cli.add_argument("--json", type=Path, help="write all results here")
-    cli.add_argument("--plot", type=Path, help="write hit (--plan: miss) rate over capacity here")
-    for name, meaning in TIMING_OPTIONS.items():
-        cli.add_argument(f"--{name.replace('_', '-')}", type=float, help=meaning)
-    return cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -256,20 +220,6 @@ def parse_configs(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
             raise ValueError(f"--config: {text!r} is not POLICY=JSON object, policy a known one")
         configs[policy] = config
     return configs
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
-    return value
-
-
-def _share(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
-    return value
 
 
 class _Progress:

@@ -96,10 +96,17 @@ def test_every_flag_that_speaks_against_the_policy_is_named_at_once(capsys, sgla
         assert f"{flag}: {rule.why}; {rule.instead}" in shown
 
 
-def test_untested_flags_are_warnings(doctor):
-    status, checks = doctor("--model-path", "m", *UNTRIED["--pp-size"])
+@pytest.mark.parametrize(
+    ("flags", "warning"),
+    [
+        (UNTRIED["--pp-size"], "--pp-size is untested"),
+        (["--tokenizer-worker-num", "2"], "with --tokenizer-worker-num above 1 GET /scout"),
+    ],
+)
+def test_flags_that_are_untested_or_cost_a_part_are_warnings(doctor, flags, warning):
+    status, checks = doctor("--model-path", "m", *flags)
     assert status == 0
-    assert "--pp-size is untested" in checks["flags", "warning"]
+    assert warning in checks["flags", "warning"]
 
 
 def test_a_model_that_the_policy_cannot_serve_fails_by_its_config(doctor, model):

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from scout_sglang.replay.__main__ import main, measure, parse_capacities, parser
+from scout_sglang.replay.__main__ import main, measure, parse_capacities
+from scout_sglang.replay.command_line import parser
 from scout_sglang.replay.describe import TraceFacts
 from scout_sglang.replay.engine import Result
 from scout_sglang.replay.report import verdict

@@ -13,15 +13,15 @@ def test_a_line_shows_means_over_seeds_gains_and_the_share_of_the_gap():
         for policy, rate in zip(("lru", "slru", "scout", "belady"), rates, strict=True)
     ]
     [line] = table("my", runs)
-    assert line[:5] == ["my", "8,000", "25.0", "–", "28.0 (+3.0)"]
-    assert line[9] == "**36.0** (+11.0)<br>+10.0 to +12.0"
+    assert line[:6] == ["my", "8,000", "2", "25.0", "–", "28.0 (+3.0)"]
+    assert line[10] == "**36.0** (+11.0)<br>+10.0 to +12.0"
     assert line[-3:] == ["45.0 (+20.0)", "–", "55 %"]
 
 
 def test_a_rival_of_fewer_seeds_is_paired_with_lru_by_seed():
     runs = [run("lru", 0.3), run("lru", 0.5, seed=1), run("slru", 0.6, seed=1)]
     [line] = table("my", runs)
-    assert line[4] == "**60.0** (+10.0)"
+    assert line[5] == "**60.0** (+10.0)"
 
 
 def test_an_invalid_row_is_bracketed():
@@ -32,4 +32,4 @@ def test_an_invalid_row_is_bracketed():
 def test_a_table_of_rivals_has_its_own_columns_and_no_gap():
     runs = [run("lru", 0.3), run("lhd", 0.4), run("belady-leaf", 0.6)]
     [line] = table("my", runs, ("lru", "lhd", "belady-leaf"))
-    assert line == ["my", "8,000", "30.0", "**40.0** (+10.0)", "60.0 (+30.0)"]
+    assert line == ["my", "8,000", "1", "30.0", "**40.0** (+10.0)", "60.0 (+30.0)"]

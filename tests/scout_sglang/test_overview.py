@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from radix_policy.call import NodeKind
@@ -77,7 +80,7 @@ def test_counts_are_bounded(monkeypatch):
     for number in range(1000):
         counted.arrived(number)
         counted.served((0, number), 10, 4, 3)
-        counted.evicted(Tag(0, SHARED, (number,), NodeKind.PROMPT), 5, 0.5, "value")
+        counted.evicted([(Tag(0, SHARED, (number,), NodeKind.PROMPT), 5, 0.5)], "value")
         counted.changed("mode", "on", "shadow")
     assert len(counted.by_agent) == 10
     assert counted.other.calls == 990
@@ -94,3 +97,21 @@ def test_the_99th_percentile_of_a_step_is_right_to_a_quarter_octave():
         spent.add(5e-3)
     assert 5e-3 <= spent.quantile(0.99) <= 6.3e-3
     assert 100e-6 <= spent.quantile(0.5) <= 126e-6
+
+
+def test_every_field_is_on_the_operators_page():
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    named = set(re.findall(r"`(\w+)`", page))
+    lab = Lab("scout", 40 * 16, core="rust", mode="shadow")
+    program = Program(lab, labelled=True)
+    for step in random_steps(5, 60):
+        program.step(*step)
+    program.end()
+    lab.core.survey.at = None
+    shown = overview(lab.cache)
+    inside = ("memory", "totals", "transitions", "sessions", "next_agent", "guard", "shadow")
+    fields = {*shown, *(name for part in inside for name in shown[part])}
+    fields |= {name for part in ("agents", "history", "cache_map") for name in shown[part][0]}
+    fields |= {*shown["evictions"], *shown["evictions"]["recent"][0]}
+    fields |= {name for cost in shown["cpu"].values() for name in cost}
+    assert fields <= named, fields - named

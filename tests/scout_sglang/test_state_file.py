@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import contextlib
 import signal
 import subprocess
 import sys
@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from radix_policy import snapshot
 from radix_policy.call import Call
 from radix_policy.config import ScoutConfig
 from radix_policy.scout import Scout
@@ -78,13 +79,19 @@ def test_nothing_is_written_while_nothing_is_learned(tmp_path):
         (lambda data: data[: len(data) // 2], "not a whole state"),
         (lambda data: b"", "not a whole state"),
         (None, "learned on model 'another'"),
+        ("version", f"a state of version {snapshot.VERSION + 1}"),
     ],
-    ids=["cut", "empty", "of another model"],
+    ids=["cut", "empty", "of another model", "of another version"],
 )
-def test_a_file_that_cannot_be_used_is_put_aside_and_named(tmp_path, caplog, damage, why):
+def test_a_file_that_cannot_be_used_is_put_aside_and_named(
+    tmp_path, caplog, monkeypatch, damage, why
+):
     path = tmp_path / "state"
-    file(path, "another").write(busy(), wait=WAIT)
-    if damage is not None:
+    with monkeypatch.context() as other:
+        if damage == "version":
+            other.setattr(snapshot, "VERSION", snapshot.VERSION + 1)
+        file(path, "another").write(busy(), wait=WAIT)
+    if callable(damage):
         path.write_bytes(damage(path.read_bytes()))
     scout = fresh()
     before = scout.snapshot()
@@ -96,22 +103,35 @@ def test_a_file_that_cannot_be_used_is_put_aside_and_named(tmp_path, caplog, dam
     assert [entry.name for entry in tmp_path.iterdir()] == ["state.unused"]
 
 
-def test_on_a_full_disk_the_old_file_stays_and_the_failure_is_counted(tmp_path, caplog):
-    path, scout = tmp_path / "state", busy()
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 128 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a file system")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_on_a_full_disk_the_old_file_stays_and_is_taken_up_at_the_next_start(small_disk, caplog):
+    path, scout = small_disk / "state", busy()
     kept = file(path)
     kept.write(scout, wait=WAIT)
-    old = path.read_bytes()
+    old, calls = path.read_bytes(), scout.clock
+    with contextlib.suppress(OSError):
+        (small_disk / "of somebody else").write_bytes(bytes(1 << 20))
     scout.observe(Call(text(5, 80)))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(old) // 2, hard))
-    try:
-        kept.write(scout, wait=WAIT)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    kept.write(scout, wait=WAIT)
     assert path.read_bytes() == old
     assert kept.state()["failures"] == 1
-    assert "could not be written" in caplog.text
-    assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
+    assert "could not be written (No space left on device)" in caplog.text
+    assert sorted(entry.name for entry in small_disk.iterdir()) == ["of somebody else", "state"]
+    later, again = fresh(), file(path)
+    again.restore(later)
+    assert again.restored
+    assert later.clock == calls
 
 
 def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path, request):
@@ -131,3 +151,15 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path, request):
         kept.restore(scout)
         assert kept.restored
         assert scout.clock >= 30
+        assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
+
+
+def test_what_a_killed_writer_left_half_written_is_removed_at_the_next_start(tmp_path, caplog):
+    file(tmp_path / "state").write(busy(), wait=WAIT)
+    others = ["state.1.abcdefgh.tmp", "state.tmp", "other.abcdefgh.tmp"]
+    for name in [*others, "state.abcdefgh.tmp"]:
+        (tmp_path / name).write_bytes(b"half")
+    with caplog.at_level("INFO"):
+        file(tmp_path / "state").restore(fresh())
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(["state", *others])
+    assert "state.abcdefgh.tmp, which was not written to its end" in caplog.text

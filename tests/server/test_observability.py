@@ -6,17 +6,20 @@ import json
 import os
 import re
 import threading
+import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from radix_policy.config import ScoutConfig
 from radix_policy.scout import Scout
 from scout_sglang.metrics import DEFINITIONS, PREFIX
-from tests.server import support
+from tests.server import figures, support
+from tests.test_grafana import QUERIES
 from tests.tiny_model import tiny_model_path
 
 pytestmark = pytest.mark.server
@@ -131,25 +134,18 @@ def test_sums_agree_while_calls_run_and_nothing_decreases_that_must_not(server):
     assert last["evicted_tokens"] > 0
     assert {agent["label"] for agent in seen[-1][0]["agents"]} >= {"agent 1", "agent 2", "agent 3"}
     for shown, found in seen:
-        check_sums(shown, found)
+        figures.check(shown)
+        assert all(v >= 0 for k, v in found.items() if "regret" not in k and "file_age" not in k)
     # A scrape may fall between two of the additions that bring the metrics up to date.
     assert sum(not metrics_agree(found) for _, found in seen) <= 1
     assert metrics_agree(seen[-1][1])
     for (before, old), (after, new) in pairwise(seen):
-        assert all(after["totals"][k] >= v for k, v in before["totals"].items())
+        figures.check_growth(before, after)
         grown = {d.name for d in DEFINITIONS if d.kind != "gauge"}
         for series, value in old.items():
             name = re.sub(r"_(bucket|sum|count)$", "", series.partition("{")[0])
             if name.removeprefix(PREFIX) in grown:
                 assert new[series] >= value, series
-
-
-def check_sums(shown, found):
-    totals, agents = shown["totals"], shown["agents"]
-    assert totals["hit_tokens"] + totals["recomputed_tokens"] == totals["prompt_tokens"]
-    for field in ("calls", "prompt_tokens", "hit_tokens", "recomputed_tokens"):
-        assert sum(agent[field] for agent in agents) == totals[field]
-    assert all(v >= 0 for k, v in found.items() if "guard_regret" not in k and "file_age" not in k)
 
 
 def metrics_agree(found):
@@ -173,6 +169,9 @@ def test_metrics_come_to_the_same_as_the_json(server):
     missing = [d.name for d in DEFINITIONS if not any(PREFIX + d.name in e for e in exported)]
     of_shadow_alone = {d.name for d in DEFINITIONS if d.name.startswith("shadow_")}
     assert set(missing) <= of_shadow_alone | {"faults_total"}
+    asked = {name for _, query in QUERIES for name in re.findall(r"[a-z_]+:[a-z_]+", query)}
+    known = exported | {PREFIX + name for name in of_shadow_alone | {"faults_total"}}
+    assert asked <= known, asked - known
 
 
 def test_the_mode_is_changed_at_run_time_with_validation(server):
@@ -190,7 +189,41 @@ def test_the_mode_is_changed_at_run_time_with_validation(server):
     generate(server, 1)
     shown = rank(server)
     assert (status, shown["mode"], shown["shadow"]) == (200, "on", None)
-    assert [change["to"] for change in shown["changes"]] == ["shadow", "on"]
+    assert [change["to"] for change in shown["changes"]][-2:] == ["shadow", "on"]
+    assert shown["faults"] == {}
+
+
+def test_budgets_are_changed_at_run_time_with_validation_all_or_none(server):
+    def set_to(body):
+        status, text = ask(server, "/scout/config", body, ADMIN)
+        return status, json.loads(text)
+
+    before = rank(server)["constants"]
+    for name, wrong, why in (
+        ("warmup_idle_share", 1.5, "a number from 0.0 to 1.0"),
+        ("warmup_per_minute", 0.5, "a whole number"),
+        ("warmup_piece", 0, "from 1 to 65536"),
+        ("warmup", 1, "true or false"),
+        ("keep", "coder", "a list of texts"),
+        ("trim", False, "cannot be changed at run time; accepted: keep, warmup,"),
+    ):
+        status, said = set_to({"warmup_cost": 0.7, name: wrong})
+        assert status == 400 and name in said["error"] and why in said["error"]
+    # A rank alone can tell that this list is too long.
+    status, said = set_to({"warmup_cost": 0.7, "keep": ["a"] * 65})
+    assert status == 409 and "at most 64 entries" in said["error"]
+    assert rank(server)["constants"] == before
+    wanted = {"warmup_idle_share": 0.25, "warmup_per_minute": 6000, "warmup_piece": 16}
+    wanted |= {"warmup_piece_ms": 5, "warmup": False, "keep": ["agent 1"], "keep_share": 0.5}
+    status, said = set_to(wanted)
+    changed = said["ranks"][0]["changed"]
+    assert status == 200 and {name: step["to"] for name, step in changed.items()} == wanted
+    shown = rank(server)
+    assert shown["constants"] == before | wanted
+    assert shown["warmup"]["on"] == 0 and shown["warmup"]["kept"] == 1
+    status, _ = set_to({name: before[name] for name in wanted})
+    shown = rank(server)
+    assert (status, shown["constants"], shown["warmup"]["on"]) == (200, before, 1)
     assert shown["faults"] == {}
 
 
@@ -201,15 +234,35 @@ def test_a_prompt_cannot_be_found_in_anything_that_is_shown_or_kept(watched):
     status, text = ask(server, "/scout/snapshot", {}, ADMIN)
     assert status == 200, text
     _, secret = ask(server, "/tokenize", {"prompt": SECRET})
-    ids = ", ".join(map(str, json.loads(secret)["tokens"][-4:]))
-    threading.Event().wait(1.5)
-    shown = [ask(server, p)[1] for p in ("/scout", "/metrics", "/server_info", "/scout/ui")]
-    shown.append(text)
-    shown += [entry.read_bytes().decode(errors="replace") for entry in path.parent.glob("learned*")]
-    shown.append(server.log_path.read_text(errors="replace"))
-    for place in shown:
-        assert SECRET not in place and "xylophone" not in place
-        assert ids not in place and ids.replace(" ", "") not in place
+    tokens = json.loads(secret)["tokens"][-4:]
+    ids = ", ".join(map(str, tokens))
+    deadline = time.monotonic() + 30
+    while rank(server)["state_file"]["writes"] == 0 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.5)  # the metrics are brought up to date once a second
+    shown = {p: ask(server, p)[1] for p in ("/scout", "/metrics", "/server_info", "/scout/ui")}
+    shown["answer"] = text
+    shown["log"] = server.log_path.read_text(errors="replace")
+    files = list(path.parent.glob(f"{path.name}*"))
+    assert path in files
+    for file in files:
+        with np.load(file, allow_pickle=False) as members:  # which unpacks them
+            for name in members.files:
+                shown[f"{file.name}/{name}"] = members[name].tobytes().decode(errors="replace")
+                assert not has_run(members[name], tokens), name
+    assert "agent 1" in shown["/scout"] and "scout: policy=scout" in shown["log"]
+    for place, content in shown.items():
+        assert SECRET not in content and "xylophone" not in content, place
+        assert ids not in content and ids.replace(" ", "") not in content, place
+
+
+def has_run(array, tokens):
+    """Whether these ids stand one after the other in an array of whole numbers."""
+    flat = array.ravel()
+    if flat.dtype.kind not in "iu" or len(flat) < len(tokens):
+        return False
+    runs = np.lib.stride_tricks.sliding_window_view(flat, len(tokens))
+    return bool((runs == np.array(tokens)).all(axis=1).any())
 
 
 def test_a_state_of_another_model_is_put_aside_and_a_new_one_written_at_the_end(watched):

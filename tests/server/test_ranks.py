@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -26,7 +27,9 @@ def test_two_ranks_serve_under_heavy_eviction_without_a_divergence(logs, lru_run
         Pair(server.url, anchor=capacity * 3 // 5).calls(4 * TURNS)
         state = support.at_rest(server.url)
         assert server.exit_code is None
+        changed = change_everything(server, lru_run)
     support.assert_books_balance(state)
+    assert changed["scout"]["faults"] == {}
     assert state["testing"]["evicted_tokens"] > 2 * state["testing"]["capacity"]
     assert state["scout"]["faults"] == {}
     assert state["scout"]["warmup"]["tokens_used"] > 0
@@ -34,6 +37,25 @@ def test_two_ranks_serve_under_heavy_eviction_without_a_divergence(logs, lru_run
     log = server.log_path.read_text(errors="replace")
     assert "Rank consensus checker is enabled" in log
     assert "Found rank divergence" not in log
+    for name in CHANGES:
+        assert all(f"TP{rank}] scout: {name} changed from" in log for rank in (0, 1)), name
+
+
+CHANGES = {"warmup_per_minute": 5000, "keep": ["A"], "keep_share": 0.5, "mode": "shadow"}
+
+
+def change_everything(server, lru_run):
+    """Change settings amid calls, and back; the state when it is at rest again."""
+    with ThreadPoolExecutor(1) as pool:
+        calls = pool.submit(support.send_workload, server.url, lru_run.requests)
+        for body in (CHANGES, {"mode": "on", "warmup": False, "keep": []}, {"warmup": True}):
+            time.sleep(1)
+            assert not calls.done()
+            [rank] = support.post(server.url, "/scout/config", body)["ranks"]
+            assert {name: step["to"] for name, step in rank["changed"].items()} == body
+        calls.result()
+    Pair(server.url, 1000).calls(TURNS)
+    return support.at_rest(server.url)
 
 
 def test_the_checker_catches_a_score_that_depends_on_the_rank(logs, lru_run):
