@@ -27,7 +27,7 @@ build/clients-venv/.done: pyproject.toml | setup
 	touch $@
 
 test: lint
-	$(VENV)/bin/python -m pytest $(ARGS)
+	$(VENV)/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 lint: setup
 	$(VENV)/bin/ruff check

@@ -4,10 +4,11 @@
 
 Two caches of SGLang's own classes hold the same leaves: stock *lru* on the Rust tree core, and
 *scout* with values learned from real calls. Every operation is timed on both, turn by turn, in
-thread CPU time; ratios are of medians. A whole call is match, lock, evict, insert, unlock; what a
-call costs on arrival (identity, session, model) is timed apart, with ids from the client and
-without. Without ``--quick`` all combinations of leaves, prompt lengths, agents and page sizes are
-measured, but for those that need more than 2^25 token slots.
+thread CPU time; ratios are of medians. What a turn evicts is put back before the next one, so that
+a tree keeps the size that it is measured at. A whole call is match, lock, evict, insert, unlock;
+what a call costs on arrival (identity, session, model) is timed apart, with ids from the client
+and without. Without ``--quick`` all combinations of leaves, prompt lengths, agents and page sizes
+are measured, but for those that need more than 2^25 token slots.
 """
 
 from __future__ import annotations
@@ -98,7 +99,6 @@ class Bench:
         from scout_sglang.replay.pools import build_cache
 
         self.point = point
-        self.spare = 4 * point.prompt + 4 * EVICTED
         self.cache = build_cache(
             policy=policy,
             policy_config=scout if policy == "scout" else None,
@@ -108,8 +108,10 @@ class Bench:
             max_running=8,
         )
         self.core = self.cache.tree_core
+        self.free = self.cache.token_to_kv_pool_allocator
         self.times = Times()
         self._token = 1 << 30
+        self._grown = 0
 
     # Prompts: an agent's words, then tokens that no other prompt has.
 
@@ -126,7 +128,7 @@ class Bench:
         from sglang.srt.mem_cache.base_prefix_cache import InsertParams
         from sglang.srt.mem_cache.radix_cache import RadixKey
 
-        slots = self.cache.token_to_kv_pool_allocator.alloc(len(ids) - start)
+        slots = self.free.alloc(len(ids) - start)
         assert slots is not None
         held = torch.cat([torch.zeros(start, dtype=torch.int64), slots])
         params = InsertParams(key=RadixKey(ids), value=held, prev_prefix_len=start)
@@ -147,13 +149,24 @@ class Bench:
 
         return self.cache.evict_for_alloc(EvictParams(num_tokens=tokens))
 
-    def fill(self, dispatch: Callable[[int], Dispatch] | None) -> None:
-        for number in range(self.point.leaves):
-            ids = self.prompt(number % self.point.agents)
-            start = self.cache.match_prefix(self._plain(ids)).device_prefix_len
-            self._own(None if dispatch is None else dispatch(number), len(ids))
-            self.insert(ids, start)()
-            self._own(None, 0)
+    def fill(self, dispatch: Callable[[int], Dispatch | None]) -> None:
+        """Insert the leaves; ``dispatch``: whose the n-th one is."""
+        for _ in range(self.point.leaves):
+            self._grow(dispatch)
+        self._room = self.free.available_size()
+
+    def refill(self, dispatch: Callable[[int], Dispatch | None]) -> None:
+        """Insert more of them, until as many tokens are held as before the evictions."""
+        while self.free.available_size() >= self._room + max(LEAF, self.point.page):
+            self._grow(dispatch)
+
+    def _grow(self, dispatch: Callable[[int], Dispatch | None]) -> None:
+        ids = self.prompt(self._grown % self.point.agents)
+        start = self.cache.match_prefix(self._plain(ids)).device_prefix_len
+        self._own(dispatch(self._grown), len(ids))
+        self.insert(ids, start)()
+        self._own(None, 0)
+        self._grown += 1
 
     def _plain(self, ids: array) -> Any:
         from sglang.srt.mem_cache.base_prefix_cache import MatchPrefixParams
@@ -180,11 +193,6 @@ class Bench:
         found = measure("match", self.match(ids, rid))
         lock = measure("lock", lambda: self.cache.lock(found.last_device_node))
         whole += thread_time_ns() - begun
-        free = self.cache.token_to_kv_pool_allocator
-        while free.available_size() > EVICTED // 2:
-            assert free.alloc(self.point.page) is not None or not free.available_size()
-            if free.available_size() <= self.spare:
-                break
         begun = thread_time_ns()
         measure("evict", lambda: self.evict(EVICTED))
         whole += thread_time_ns() - begun
@@ -222,18 +230,22 @@ def tree(point: Point, turns: int, core: str) -> dict[str, Any]:
     calls = learned(ours.core.scout_calls.scout, 3 * SESSIONS, point.agents)
     classes = max(1, point.leaves // PER_CLASS)
     owner = lambda number: calls[number % classes % len(calls)]  # noqa: E731
-    stock.fill(None)
+    nobody = lambda number: None  # noqa: E731
+    stock.fill(nobody)
     ours.fill(owner)
     scout = ours.core.scout_calls.scout
     gc.collect()
     gc.freeze()
     for turn in range(turns):
         agent = turn % point.agents
+        # Both find the processor's caches as the other one's refill has left them.
         stock.step(turn, agent, None)
+        stock.refill(nobody)
         # A dispatch goes by: the values of the one before no longer hold.
         scout.clock += 1
         scout._value_again()
         ours.step(turn, agent, owner(turn))
+        ours.refill(owner)
     gc.unfreeze()
     result: dict[str, Any] = point._asdict()
     result["core"] = type(ours.core).__name__

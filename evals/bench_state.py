@@ -6,17 +6,23 @@ CacheScout (arXiv 2608.14624) reports under 25 KB of state at 24 agents and a ho
 than 8 microseconds at the 99th percentile; it is given agents and sessions and keeps one table of
 transitions. Below, *counts* is what compares with its state, *learn* and *look up* with its hot
 path. The rest is what inferring agents and sessions, valuing each session apart and never falling
-below LRU cost on top. The shadow LRU and the tags on nodes grow with the tree, not with agents or
-sessions, and stand apart. Times are of this thread's processor time: a busy machine adds none.
+below LRU cost on top. Bytes are those of every object that is reached, dictionaries and small
+integers included, each counted once. Apart stand the token ids that warm-ups and reports need (4
+bytes each, bounded by ``warmup_anchors``, ``warmup_prompts`` and 8,192 an agent) and the shadow
+LRU, which like the tags on nodes grows with the tree, not with agents or sessions. Times are of
+this thread's processor time: a busy machine adds none.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from time import thread_time_ns
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,23 +124,61 @@ def learned(size: Size, labelled: bool, capacity: int) -> tuple[Scout, Iterator[
     return scout, calls
 
 
+class Walk:
+    """Bytes of objects and of all that they refer to; what was counted before counts nothing."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Any] = {}
+
+    def size(self, *roots: Any) -> int:
+        """Bytes of ``roots``, with everything that they alone or first lead to."""
+        total, waiting = 0, list(roots)
+        while waiting:
+            x = waiting.pop()
+            if id(x) in self._seen or isinstance(x, _CODE):
+                continue
+            self._seen[id(x)] = x
+            total += sys.getsizeof(x)
+            if isinstance(x, np.ndarray):
+                waiting += [] if x.base is None else [x.base]
+            elif isinstance(x, dict):
+                waiting += [*x.keys(), *x.values()]
+            elif isinstance(x, list | tuple | set | frozenset | deque):
+                waiting += x
+            waiting += getattr(x, "__dict__", {}).values()
+            slots = {name for kind in type(x).__mro__ for name in getattr(kind, "__slots__", ())}
+            waiting += [getattr(x, name) for name in slots if hasattr(x, name)]
+        return total
+
+
+_CODE = (type, FunctionType, BuiltinFunctionType, MethodType)
+
+
 def memory(scout: Scout) -> dict[str, int]:
     """Bytes by what they are kept for."""
-    value = scout._by_number[0].value
+    tenant = scout._by_number[0]
+    identity, value = tenant.identity, tenant.value
     assert isinstance(value, ScoutValue) and scout.guard is not None
     value.expected(scout.clock)
+    walk = Walk()
+    walk.size(scout.config, scout.horizon)
+    tokens = walk.size(scout.anchors, scout.prompts)
+    tokens += walk.size(*(agent.divergence._reference for agent in identity._agents.values()))
+    shadow = walk.size(scout.guard)
     parts = {
-        "counts": value.counts.bytes(),
-        "sessions": value.sessions.bytes(),
-        "reuse": value.reuse.bytes(),
-        "chain and values": value._G.nbytes + value._lines.nbytes,
-        "identity": scout._by_number[0].identity.bytes(),
+        "counts": walk.size(value.counts),
+        "sessions": walk.size(value.sessions),
+        "reuse": walk.size(value.reuse),
+        "chain and values": walk.size(value),
+        "identity": walk.size(identity),
+        "the rest": walk.size(scout),
     }
     return {
         **parts,
         "all of it": sum(parts.values()),
         "snapshot on disk": len(scout.snapshot()),
-        "shadow LRU, apart": scout.guard.shadow.bytes(),
+        "token ids, apart": tokens,
+        "shadow LRU, apart": shadow,
     }
 
 
@@ -176,15 +220,22 @@ def measure(size: Size, runs: int) -> dict[str, Any]:
         dispatch = clock.time("arrival, inferred", bare.observe, call)
         clock.time("end, inferred", _end, bare, dispatch, call)
     scout, calls = learned(size, labelled=True, capacity=capacity)
-    state = memory(scout)
+    state, remembered = memory(scout), len(scout._by_number[0].identity._sessions)
     costs(scout, calls, runs, "with ids", clock)
     learning(scout, runs, clock)
-    return {"agents": size.agents, "sessions": size.sessions, "bytes": state, "us": clock.rows()}
+    return {
+        "agents": size.agents,
+        "sessions": size.sessions,
+        "remembered": remembered,
+        "bytes": state,
+        "us": clock.rows(),
+    }
 
 
 def show(results: list[dict[str, Any]]) -> None:
     for result in results:
-        print(f"\n{result['agents']:,} agents, {result['sessions']:,} live sessions")
+        live, remembered = result["sessions"], result["remembered"]
+        print(f"\n{result['agents']:,} agents, {live:,} live sessions, {remembered:,} remembered")
         for what, size in result["bytes"].items():
             note = f"   (the paper's state: < {PAPER_STATE:,})" if what == "counts" else ""
             print(f"  {what:<28}{size:>14,} B{note}")

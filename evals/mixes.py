@@ -56,7 +56,8 @@ class Client:
     agents' system texts differ in a name only.
     ``own_rewrapped``: an agent's own messages return in another wrapping (LangGraph).
     ``stripped``: share of the output that does not return (thinking). ``stateless``: the prompt
-    holds a new document instead of the history.
+    holds a new document instead of the history. ``managed``: agent 0 calls the others as a manager;
+    the history of each begins anew at every call (smolagents).
     """
 
     agents: int = 6
@@ -76,6 +77,7 @@ class Client:
     own_rewrapped: bool = False
     stripped: float = 0.0
     stateless: bool = False
+    managed: bool = False
 
 
 class Application:
@@ -115,6 +117,8 @@ class Application:
             self._early = writer.text(client.early)
         self.sessions += 1
         task = writer.text(writer.about(client.task))
+        if client.managed:
+            return self._managed(task)
         self._order = self.tools
         if client.shuffle_tools:
             self._order = writer.rng.sample(self.tools, len(self.tools)) * 9
@@ -129,6 +133,27 @@ class Application:
             if client.agents == 1:
                 messages.append((-1, writer.text(writer.about(client.task))))
             agent = self._next(agent, turn)
+        return calls
+
+    def _managed(self, task: list[int]) -> list[RecordedCall]:
+        """A manager's turns, between them a worker's: one to three calls from a fresh start."""
+        writer, calls = self.writer, []
+
+        def call(agent: int, task: list[int], messages: list[tuple[int, list[int]]]) -> list[int]:
+            prompt = np.array(self._prompt(agent, 0, task, messages), dtype=np.int32)
+            output = writer.text(writer.about(self.client.output))
+            calls.append(RecordedCall(f"{self.name}{agent}", prompt, np.array(output, np.int32)))
+            return output
+
+        history: list[tuple[int, list[int]]] = []
+        for _ in range(self.client.turns // 3):
+            asked = call(0, task, history)
+            worker = writer.rng.randrange(1, self.client.agents)
+            steps: list[tuple[int, list[int]]] = []
+            for _ in range(writer.rng.randint(1, 3)):
+                steps.append((worker, call(worker, asked + task, steps)))
+                steps.append((-1, writer.text(writer.about(self.client.task))))
+            history += [(0, asked), (worker, steps[-2][1])]
         return calls
 
     def _prompt(
@@ -200,6 +225,7 @@ MIXES: dict[str, Callable[[int], list[list[RecordedCall]]]] = {
     ),
     "thinking": lambda seed: applications([replace(_TEAM, stripped=0.6)] * 2, 40, seed),
     "rewrapped": lambda seed: applications([replace(_TEAM, own_rewrapped=True)] * 2, 40, seed),
+    "managed": lambda seed: applications([replace(_TEAM, managed=True)] * 2, 40, seed),
     "short outputs": lambda seed: applications([replace(_TEAM, output=4)] * 2, 40, seed),
     "one-word outputs": lambda seed: applications([replace(_TEAM, output=1)] * 2, 40, seed),
     "chat": lambda seed: applications([_CHAT], 100, seed),

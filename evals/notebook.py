@@ -14,12 +14,18 @@ import logging
 import os
 import sys
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
+import numpy as np
+
+from radix_policy.call import Call, Dispatch
+from radix_policy.config import ScoutConfig
+from radix_policy.scout import Scout
 from scout_sglang.replay.__main__ import Measured, load, measure
 from scout_sglang.replay.command_line import parser
 from scout_sglang.replay.engine import Result
@@ -84,6 +90,35 @@ def events_of(source: str, max_sessions: int | None = None, **timing: Any) -> Ev
     trace = load(source, None, Options(), max_sessions)
     base, _ = preset_for(source) or (Timing(), None)
     return partial(schedule, trace, with_overrides(base, timing))
+
+
+def next_agent_accuracy(events: Events, seed: int = 0) -> float:
+    """Share of next agents that scout's model names rightly, told nothing but token ids.
+
+    The first 15 % of the calls teach and are not counted; neither are ends of sessions. An inferred
+    agent goes by the name that its calls mostly have in the trace.
+    """
+    scout = Scout(ScoutConfig(), capacity=100_000, page_size=16)
+    names: dict[int, Counter[str]] = defaultdict(Counter)
+    running: dict[int, Dispatch] = {}
+    guesses: dict[int, int] = {}
+    right: list[bool] = []
+    for event in events(seed):
+        job = event.job
+        if not event.starts:
+            tokens = np.concatenate([job.prompt, job.output])
+            scout.finish(running.pop(job.number), tokens, len(job.prompt), len(job.output))
+            continue
+        call = running[job.number] = scout.observe(Call(job.prompt))
+        scout.admit(call)
+        agent = job.call.agent or ""
+        if (guess := guesses.pop(job.session_index, None)) is not None:
+            right.append(bool(names[guess]) and names[guess].most_common(1)[0][0] == agent)
+        names[call.agent][agent] += 1
+        chances = scout.predict(call)
+        guesses[job.session_index] = max(chances, key=lambda a: chances[a]) if chances else -1
+    counted = right[round(0.15 * len(right)) :]
+    return sum(counted) / max(len(counted), 1)
 
 
 def replays(source: str, policies: Sequence[str], **options: Any) -> Measured:

@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from evals.serving.page import live
 from evals.workloads.mooncake import write_sample
 
 POLICIES = "lru,lfu,slru,tlru,cachescout,anchor-protect,scout,belady,infinite"
@@ -189,6 +190,7 @@ def page(folder: Path, seeds: int, traces: str) -> str:
     for row in ROWS:
         rows = table(row.name, _results(folder, row, "rivals", seeds), RIVAL_COLUMNS)
         lines += ["| " + " | ".join(cells) + " |" for cells in rows]
+    lines += live()
     lines += overhead(OVERHEAD)
     return "\n".join(lines) + "\n"
 

@@ -5,12 +5,16 @@
     python -m evals.serve_bench --workload my_requests.jsonl --flags scout-cold='--...'
     python -m evals.serve_bench --workload bench:shared-prefix,multi-turn,mooncake
 
-Each run has a server of its own that starts empty; the policies take turns, and change places from
-repeat to repeat. Workloads: ``app:ROUTING`` (the demo's six agents), a trace in any format of the
-replay lab, ``clients:...`` (agent frameworks, see ``evals/clients``), ``bench:...`` (SGLang's own
-``bench_serving``, as it is). Written to ``--out``: every run, each policy's ratio to the first one
-with a 95 % bootstrap interval, and the arrival rate that each sustains within ``--budget-ms`` of
-mean TTFT.
+Each run has a server of its own that starts empty; the policies take turns, one at a time, and
+change places from repeat to repeat. Workloads: ``app:ROUTING`` (the demo's six agents), a trace in
+any format of the replay lab, ``clients:...`` (agent frameworks, see ``evals/clients``),
+``bench:...`` (SGLang's own ``bench_serving``, as it is).
+
+Every run is kept in ``runs.jsonl`` in ``--out`` as it ends; the same command makes the missing
+ones, ``--seconds`` stops before a run that would not end in time, and ``--most-others`` keeps no
+run that other programs disturbed. Written from all that is kept at these rates: ``report.json``,
+with each policy's ratio to the first one, 95 % bootstrap intervals, and the arrival rate that each
+sustains within ``--budgets-ms`` of mean TTFT.
 """
 
 from __future__ import annotations
@@ -20,18 +24,25 @@ import json
 import shlex
 import signal
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from evals.demo import model_folder, policy_config
 from evals.server import Server, ServerStartError
-from evals.serving import bench_tool, workloads
-from evals.serving.samples import Run, ratios, summarise, sustainable_rate
+from evals.serving import workloads
+from evals.serving.machine import Meter
+from evals.serving.report import report
+from evals.serving.runs import Place, Record, RunLog
+from evals.serving.samples import summarise
 from scout_sglang.replay.timing import Timing
 
 TEMPLATE = Path(__file__).parent / "clients" / "chat_template.jinja"
+# Policies that are a name and a configuration.
+NAMED = {"scout-cold": ("scout", {"warmup": False})}
+FIRST_RUN_SECONDS = 100.0
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -43,7 +54,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add = cli.add_argument
     add("--out", type=Path, default=Path("build/serve_bench"), help="default: %(default)s")
-    add("--policies", default="lru,scout", help="by comma, the first is the base (%(default)s)")
+    add(
+        "--policies",
+        default="lru,scout",
+        help="by comma, the first is the base (%(default)s); scout-cold: without warm-up",
+    )
     add(
         "--flags",
         action="append",
@@ -61,7 +76,25 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--share", type=float, default=0.5, help="cache as share of the working set (%(default)s)")
     add("--max-total-tokens", type=int, help="cache in tokens, in place of --share")
     add("--tool-gap", type=float, default=3.0, help="mean seconds of a tool run (%(default)s)")
-    add("--budget-ms", type=float, default=2000.0, help="mean TTFT that is endured (%(default)s)")
+    add(
+        "--call-seconds",
+        type=float,
+        default=2.0,
+        help="a call's length, for the working set: how many sessions are live (%(default)s)",
+    )
+    add(
+        "--budgets-ms",
+        type=_numbers,
+        default="2000",
+        help="mean TTFT that is endured, by comma (%(default)s)",
+    )
+    add("--seconds", type=float, default=float("inf"), help="begin no run that would end later")
+    add(
+        "--most-others",
+        type=float,
+        default=1.0,
+        help="keep no run during which other programs took a greater share of the processors",
+    )
     add("--model-path", default="embedded", help="default: %(default)s")
     add("--server-args", default="", help="for every server")
     add("--client-args", default="", help="for clients: workloads")
@@ -77,52 +110,59 @@ def policy_flags(options: argparse.Namespace) -> dict[str, list[str]]:
 
     Raises ValueError for a malformed --flags.
     """
-    named = {}
+    option = "--radix-eviction-policy"
+    named = {
+        name: [option, policy, f"{option}-config", json.dumps(config)]
+        for name, (policy, config) in NAMED.items()
+    }
     for text in options.flags:
         name, found, flags = text.partition("=")
         if not found:
             raise ValueError(f"--flags: {text!r} is not NAME=FLAGS")
         named[name] = shlex.split(flags)
     return {
-        name: named.get(name) or ["--radix-eviction-policy", name, *policy_config(name)]
+        name: named.get(name) or [option, name, *policy_config(name)]
         for name in options.policies.split(",")
     }
 
 
-def make_workload(options: argparse.Namespace) -> workloads.Workload:
-    """The workload that --workload names."""
+def make_workloads(options: argparse.Namespace) -> list[workloads.Workload]:
+    """The workloads that --workload names."""
     kind, _, rest = options.workload.partition(":")
     timing = Timing(tool_gap=options.tool_gap, recorded_times=False)
+    if kind == "bench":
+        model = model_folder(options.model_path)
+        return [workloads.bench(name, options.sessions, model) for name in rest.split(",")]
     if kind == "clients":
         more = ["--max-tokens", str(options.max_tokens), *shlex.split(options.client_args)]
-        return workloads.frameworks(rest.split(","), options.sessions, options.ids, more)
+        return [workloads.frameworks(rest.split(","), options.sessions, options.ids, more)]
     if kind == "app":
         sessions = workloads.app_sessions(
             rest, options.sessions, options.seed, options.model_path, options.max_tokens
         )
     else:
         sessions = workloads.trace_sessions(Path(options.workload), options.sessions)
-    return workloads.from_trace(options.workload, sessions, timing, options.ids)
+    return [workloads.from_trace(Path(options.workload).name, sessions, timing, options.ids)]
 
 
 def capacity(workload: workloads.Workload, options: argparse.Namespace) -> int:
-    """Tokens of cache.
+    """Tokens of cache, at least two of the longest prompts.
 
     Raises ValueError where it cannot be computed and is not given.
     """
     if options.max_total_tokens:
-        return options.max_total_tokens
+        return int(options.max_total_tokens)
     if not workload.sessions:
         raise ValueError(f"--workload {workload.name} needs --max-total-tokens")
-    # A call lasts seconds on a CPU; how many sessions are live at a time depends on it.
     timing = Timing(
         sessions_per_second=options.rates[0],
         tool_gap=options.tool_gap,
-        call_base=2.0,
+        call_base=options.call_seconds,
         recorded_times=False,
     )
     needed = workloads.needed_tokens(workload.sessions, timing)
-    return round(options.share * needed)
+    longest = max(len(s.prompt(call)) for s in workload.sessions for call in s.calls)
+    return max(round(options.share * needed), 2 * (longest + options.max_tokens + 1))
 
 
 def server_for(flags: Sequence[str], tokens: int, log: Path, options: argparse.Namespace) -> Server:
@@ -144,96 +184,79 @@ def turns(names: Sequence[str], repeats: int) -> Iterator[tuple[int, str]]:
         yield from ((repeat, name) for name in (*names[shift:], *names[:shift]))
 
 
-def compare(options: argparse.Namespace) -> dict[str, Any]:
-    """All rates, repeats and policies; what goes into serve_bench.json."""
+def compare(options: argparse.Namespace) -> tuple[RunLog, dict[str, Any]]:
+    """Make the missing runs; all runs, and what they have in common.
+
+    Raises:
+        ServerStartError, RuntimeError: a server or a client failed; the runs before are kept.
+        ValueError: an option does not fit.
+    """
     flags = policy_flags(options)
-    workload = make_workload(options)
-    tokens = capacity(workload, options)
-    print(f"{workload.name}: cache {tokens:,} tokens", flush=True)
-    points = []
-    for rate in options.rates:
-        runs: dict[str, list[Run]] = {name: [] for name in flags}
-        for repeat, name in turns(list(flags), options.repeats):
-            logs = options.out / f"{rate:g}-{repeat}-{name}"
-            with server_for(flags[name], tokens, logs / "server.log", options) as server:
-                server.flush_cache()
-                run = workload.send(server.url, rate, options.seed + repeat, logs)
-            runs[name].append(run)
-            print(f"{rate:g}/s, repeat {repeat}, {name}: {_short(summarise(run))}", flush=True)
-        points.append(_point(rate, runs))
-    return {
-        "workload": workload.name,
+    chosen = make_workloads(options)
+    tokens = capacity(chosen[0], options)
+    setup = {
+        "model": Path(options.model_path).name,
         "max_total_tokens": tokens,
-        "ids": options.ids,
-        "seed": options.seed,
-        "repeats": options.repeats,
-        "rates": points,
-        "sustainable": _sustainable(points, list(flags), options.budget_ms),
+        **{name: getattr(options, name) for name in ("ids", "seed", "sessions", "max_tokens")},
+        **{name: getattr(options, name) for name in ("tool_gap", "server_args", "client_args")},
     }
+    log = RunLog(options.out / "runs.jsonl", setup)
+    print(f"{options.workload}: cache {tokens:,} tokens, {len(log.records)} runs kept", flush=True)
+    began, longest = time.monotonic(), 0.0
+    for workload, rate, repeat, name in _order(chosen, options, list(flags)):
+        place = Place(workload.name, rate, repeat, name)
+        if place in log.records:
+            continue
+        started = time.monotonic()
+        if started - began + (1.1 * longest or FIRST_RUN_SECONDS) > options.seconds:
+            print("no time left for another run", flush=True)
+            break
+        logs = options.out / "logs" / f"{workload.name}-{rate:g}-{repeat}-{name}".replace(":", "-")
+        with server_for(flags[name], tokens, logs / "server.log", options) as server:
+            server.flush_cache()
+            meter = Meter(server.group)
+            run = workload.send(server.url, rate, options.seed + repeat, logs)
+            others = round(meter.share(), 3)
+            if others <= options.most_others:
+                log.add(Record(place, run, {"others": others, **books(server.url)}))
+        longest = max(longest, time.monotonic() - started)
+        print(f"{workload.name} {rate:g}/s {repeat} {name}: {_short(summarise(run))}", flush=True)
+        if others > options.most_others:
+            print(f"not kept: other programs took {others:.0%} of the processors", flush=True)
+    return log, setup
 
 
-def _point(rate: float, runs: dict[str, list[Run]]) -> dict[str, Any]:
-    base, *others = runs
-    return {
-        "rate": rate,
-        "runs": {name: [summarise(run) for run in each] for name, each in runs.items()},
-        "ratio_to": base,
-        "ratios": {name: ratios(runs[base], runs[name]) for name in others},
-    }
+def _order(
+    chosen: Sequence[workloads.Workload], options: argparse.Namespace, names: Sequence[str]
+) -> Iterator[tuple[workloads.Workload, float, int, str]]:
+    """Repeat by repeat, so that a comparison cut short is balanced."""
+    for repeat in range(options.repeats):
+        for workload in chosen:
+            for rate in options.rates:
+                for number, name in turns(names, repeat + 1):
+                    if number == repeat:
+                        yield workload, rate, repeat, name
 
 
-def _sustainable(
-    points: Sequence[dict[str, Any]], names: Sequence[str], budget_ms: float
-) -> dict[str, Any]:
-    rates = {}
-    for name in names:
-        ttft = [
-            (point["rate"], fmean(run["ttft_ms"]["mean"] for run in point["runs"][name]))
-            for point in points
-        ]
-        rates[name] = sustainable_rate(ttft, budget_ms)
-    return {"budget_ms": budget_ms, "sessions_per_second": rates}
+def books(url: str) -> dict[str, Any]:
+    """What the policy has counted: its faults, tokens of its warm-ups; empty for SGLang's own."""
+    with urllib.request.urlopen(url + "/server_info", timeout=30) as answer:
+        state = json.load(answer)["internal_states"][0].get("scout")
+    if not state:
+        return {}
+    kept = {"faults": sum((state.get("faults") or {}).values())}
+    warmup = state.get("warmup") or {}
+    names = ("tokens_prefilled", "tokens_used", "foreground_delay_ms")
+    return {**kept, **{f"warmup_{name}": warmup[name] for name in names if name in warmup}}
 
 
 def _short(summary: dict[str, Any]) -> str:
     return (
         f"TTFT {summary['ttft_ms']['mean']:,.0f} ms, turn {summary['turn_ms']['mean']:,.0f} ms, "
         f"session {summary['session_seconds']['mean']:.1f} s, hit rate {summary['hit_rate']:.3f}, "
-        f"{summary['recomputed_tokens']:,} recomputed, {summary['tokens_per_second']:,.0f} tokens/s"
+        f"{summary['recomputed_tokens']:,} of {summary['prompt_tokens']:,} recomputed, "
+        f"{summary['calls']} calls in {summary['seconds']:.0f} s"
     )
-
-
-def bench_tool_runs(options: argparse.Namespace) -> dict[str, Any]:
-    """SGLang's own tool against the same servers; its figures as it gives them."""
-    flags = policy_flags(options)
-    names = options.workload.removeprefix("bench:").split(",")
-    if unknown := set(names) - bench_tool.WORKLOADS.keys():
-        known = ", ".join(bench_tool.WORKLOADS)
-        raise ValueError(f"bench: must name some of {known}, not {unknown.pop()!r}")
-    model = model_folder(options.model_path)
-    tokens = options.max_total_tokens or 4096
-    found: dict[str, Any] = {workload: {name: [] for name in flags} for workload in names}
-    for repeat, name in turns(list(flags), options.repeats):
-        logs = options.out / f"bench-{repeat}-{name}"
-        with server_for(flags[name], tokens, logs / "server.log", options) as server:
-            for workload in names:
-                server.flush_cache()
-                figures = bench_tool.bench(
-                    workload,
-                    server.url,
-                    model,
-                    logs,
-                    rate=options.rates[0],
-                    seed=options.seed + repeat,
-                )
-                found[workload][name].append(figures)
-                ttft, speed = figures["mean_ttft_ms"], figures["total_throughput"]
-                print(
-                    f"{workload}, repeat {repeat}, {name}: {figures['completed']} completed, "
-                    f"TTFT {ttft:,.0f} ms, {speed:,.1f} tokens/s",
-                    flush=True,
-                )
-    return {"max_total_tokens": tokens, "seed": options.seed, "bench_serving": found}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -241,23 +264,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
     # An end from outside takes the same way out as Ctrl-C, so that no server stays behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    options.out.mkdir(parents=True, exist_ok=True)
     try:
-        bench = options.workload.startswith("bench:")
-        result = bench_tool_runs(options) if bench else compare(options)
+        log, setup = compare(options)
     except (ServerStartError, RuntimeError, ValueError) as error:
         print(f"evals.serve_bench: {error}", file=sys.stderr)
         return 1
-    (options.out / "serve_bench.json").write_text(json.dumps(result, indent=2) + "\n")
-    for point in result.get("rates", ()):
-        for name, measured in point["ratios"].items():
-            cells = (f"{k} {v['ratio']:.3f} [{v['low']:.3f}, {v['high']:.3f}]"
-                     for k, v in measured.items())  # fmt: skip
-            print(f"{point['rate']:g}/s, {name} / {point['ratio_to']}: {', '.join(cells)}")
-    if result.get("sustainable"):
-        print(f"within {options.budget_ms:g} ms: {result['sustainable']['sessions_per_second']}")
-    print(f"Written: {options.out}/serve_bench.json")
+    policies = options.policies.split(",")
+    asked = [record for place, record in log.records.items() if place.rate in options.rates]
+    found = report(asked, policies, options.budgets_ms)
+    path = options.out / "report.json"
+    written = {"command": command(argv), "setup": setup, "workloads": found}
+    path.write_text(json.dumps(written, indent=1) + "\n")
+    for workload in found:
+        _print(workload)
+    print(f"Written: {path}")
     return 0
+
+
+def command(argv: Sequence[str] | None) -> str:
+    """What was called, to be called again: without folders and the time that there was."""
+    parts = []
+    given = iter(sys.argv[1:] if argv is None else argv)
+    for part in given:
+        if part in ("--out", "--seconds"):
+            next(given, None)
+        elif part == "--model-path":
+            model = next(given, "")
+            parts.append("--model-path " + ("$MODEL" if Path(model).exists() else model))
+        else:
+            parts.append(shlex.quote(part))
+    return " ".join(["python -m evals.serve_bench", *parts])
+
+
+def _print(workload: dict[str, Any]) -> None:
+    for point in workload["points"]:
+        for name, measured in point["policies"].items():
+            if "ratios" not in measured:
+                continue
+            cells = (f"{k} {v['ratio']:.3f} [{v['low']:.3f}, {v['high']:.3f}]"
+                     for k, v in measured["ratios"].items())  # fmt: skip
+            base = f"{name} / {point['ratio_to']}, {len(measured['repeats'])} repeats"
+            print(f"{workload['workload']} {point['rate']:g}/s, {base}: {', '.join(cells)}")
+    for found in workload["sustainable"]:
+        print(f"within {found['budget_ms']:g} ms: {found['rates']}, factors {found['factors']}")
 
 
 if __name__ == "__main__":

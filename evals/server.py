@@ -97,15 +97,16 @@ class Server:
         self.stop()
 
     @property
-    def group(self) -> int:
-        """The process group of the server and all its children; only while it runs."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
     def exit_code(self) -> int | None:
         """Exit code of the launcher, None while it runs."""
         return None if self._process is None else self._process.poll()
+
+    @property
+    def group(self) -> int:
+        """Process group of the running server; raises RuntimeError where none runs."""
+        if self._process is None:
+            raise RuntimeError("the server was not started")
+        return self._process.pid
 
     def post(self, path: str, body: bytes = b"", timeout: float = 60) -> bytes:
         """POST to the server and return the body of the answer; raises urllib's errors."""

@@ -46,6 +46,7 @@ class Soak:
         self.rng = np.random.default_rng(seed)
         self.seen: Counter[str] = Counter()
         self._said: dict[int, np.ndarray] = {}
+        self._over: Counter[int] = Counter()
         self._running: list[tuple[int, Any, np.ndarray]] = []
         self._locks: list[Any] = []
         self._next_token = 1 << 17
@@ -79,7 +80,7 @@ class Soak:
         prompt = prompt.astype(np.int32)
         req = LabRequest(f"r{self.seen['calls']}", prompt, cache_salt=f"t{session % 3}")
         if session % 2:
-            req.session_id = f"s{session}"
+            req.session_id = f"s{session}.{self._over[session]}"
         self.policy.on_arrival(None, req)
         return session, req, prompt
 
@@ -99,7 +100,10 @@ class Soak:
             self.seen["aborted"] += 1
         self.policy.release(req)
         said = np.concatenate([prompt[ANCHOR:], output])
-        self._said[session] = said if len(said) < LONGEST - ANCHOR - 96 else said[:0]
+        if len(said) >= LONGEST - ANCHOR - 96:
+            self._over[session] += 1
+            said = said[:0]
+        self._said[session] = said
 
     def _lock_at_random(self, prompt: np.ndarray) -> None:
         from sglang.srt.mem_cache.base_prefix_cache import MatchPrefixParams
@@ -196,6 +200,9 @@ def run(calls: int, page_size: int, seed: int, every: int = EVERY) -> dict[str, 
             soak.check()
             memory.append(resident())
             records.append(len(soak.core.records))
+            if number % (10 * every) == 0:
+                spent, megabytes = time.perf_counter() - started, memory[-1] / 2**20
+                print(f"{number:,} calls, {spent:.0f} s, {megabytes:.1f} MB", file=sys.stderr)
     soak.settle()
     soak.check()
     assert FAULTS.total == faults, f"our code failed: {FAULTS.counts}"

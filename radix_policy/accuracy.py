@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 SAMPLED = 4
 """Every how many dispatches a prediction is judged: it costs as much as the rest of a call's
 learning."""
@@ -20,11 +18,8 @@ class Accuracy:
         """Whether the prediction for this dispatch is to be judged."""
         return dispatch % SAMPLED == 0
 
-    def judge(self, chances: Mapping[int, float], agent: int) -> None:
-        """``agent`` called in a session where each agent had been given its chance.
-
-        An empty prediction is none. Of equal chances the lowest agent id is the guess.
-        """
-        if chances:
+    def judge(self, guess: int | None, agent: int) -> None:
+        """``agent`` called in a session where ``guess`` was held to; None is no prediction."""
+        if guess is not None:
             self.predictions += 1
-            self.correct += agent == min(chances, key=lambda a: (-chances[a], a))
+            self.correct += agent == guess

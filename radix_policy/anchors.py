@@ -2,9 +2,10 @@
 
 Prompts of one agent begin alike in every session; where prompts fork, sessions tell what kind of
 fork it is. A conversation only *stays*: each session comes back to the branch it took. A stateless
-worker only *moves*: a new branch at every call. A fork between agents does both, or has branches
-that the same sessions use side by side. Prefixes that everyone shares (a chat header, a common
-preamble) are passed, whatever their length.
+worker only *moves*: a new branch at every call. One whose history begins anew with each errand
+stays for its length, then goes on to a new branch and never back. A fork between agents has both
+stays and moves back, or branches that the same sessions use side by side. Prefixes that everyone
+shares (a chat header, a common preamble) are passed, whatever their length.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from radix_policy.hashing import Hashes, HashMap, prefix_hashes, window_hashes
+from radix_policy.hashing import Hashes, HashMap, window_hashes, window_keys
 from radix_policy.signatures import Signatures
 from radix_policy.trie import KEY, Node, Path, Trie
 
@@ -29,7 +30,7 @@ BOUNDARIES = np.concatenate(
 _HEADER_SHARE = 0.85
 _SIDE_BY_SIDE = 2
 _SIDE_BY_SIDE_SHARE = 0.3
-_ROLE_PRIVATE_MOVES = 2
+_ROLE_PRIVATE_MOVES = 1
 _HEAVY_SESSIONS = 4
 _EVIDENT_SESSIONS = 3
 
@@ -47,9 +48,10 @@ _SYNC_SESSION_MASK = (1 << _SYNC_SESSION_BITS) - 1
 class AnchorIndex:
     """Prompt -> agent, for one namespace.
 
-    ``max_nodes``: bound on trie nodes (about 600 bytes each). An agent's identity is a node of the
-    trie; ids come from ``new_agent``. Once accepted an agent stays; if it turns out to be several,
-    the branch with at least half of the sessions keeps the id.
+    ``max_nodes``: bound on trie nodes (about 600 bytes each, and 70 for a session it remembers).
+    An agent's identity is a node of the trie; ids come from ``new_agent``. Once accepted an agent
+    stays; if it turns out to be several, the branch with at least half of the sessions keeps the
+    id.
     """
 
     def __init__(self, max_nodes: int) -> None:
@@ -77,13 +79,14 @@ class AnchorIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in the hash tables, without the nodes."""
-        return self._windows.nbytes + self._signatures.nbytes
+        """Bytes in the hash tables and, roughly, of the nodes and the sessions they remember."""
+        nodes, uses = self.size, self._trie.uses + self._synced.uses
+        return self._windows.nbytes + self._signatures.nbytes + 600 * nodes + 70 * uses
 
     def locate(self, H: Hashes) -> Path:
         """Lay a prompt along the trie. ``H``: rolling hashes, shape (n + 1,)."""
         lengths = BOUNDARIES[: np.searchsorted(BOUNDARIES, len(H) - 1, side="right")]
-        keys = prefix_hashes(H, lengths).tobytes()
+        keys = H[lengths].tobytes()
         nodes, matched, partial = self._trie.locate(keys)
         evident = matched if nodes[-1].sessions >= _EVIDENT_SESSIONS else 0
         if partial is not None and partial[0].sessions >= _EVIDENT_SESSIONS:
@@ -121,7 +124,7 @@ class AnchorIndex:
             return None
         chunks = min(_SYNC_CHUNKS, (len(H) - 1 - point) // _SYNC_CHUNK)
         keys = b"".join(
-            window_hashes(H, point, point + size, size).tobytes()
+            window_keys(H, point, point + size, size).tobytes()
             for size in (_SYNC_WIDTH, *range(_SYNC_CHUNK, _SYNC_CHUNK * chunks + 1, _SYNC_CHUNK))
         )
         located = self._synced.locate(keys)
@@ -140,7 +143,8 @@ class AnchorIndex:
         missing = seen == HashMap.MISSING
         mine = session & _SYNC_SESSION_MASK
         count = np.where(missing, 1, np.minimum(count + (last != mine), _EVIDENT_SESSIONS))
-        self._windows.put(hashes, (count << _SYNC_SESSION_BITS | mine).astype(np.int32))
+        values = (count << _SYNC_SESSION_BITS | mine).astype(np.int32)
+        self._windows.put(hashes, values, int(missing.sum()))
         known = [k for k, h in enumerate(hashes.tolist()) if h in self._points]
         if not known:
             known = np.flatnonzero(count >= _EVIDENT_SESSIONS).tolist()

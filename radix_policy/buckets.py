@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 from radix_policy.tags import Tag
@@ -73,13 +73,20 @@ class Buckets:
     """The leaves of a tree, ready to be evicted in order.
 
     ``records``: the engine's records by node id, of leaves and others. ``order``: what a tag's
-    leaf is ordered by, the lowest first. ``put`` is O(log leaves); ``first`` looks up the value of
-    every bucket that it meets first, usually one or two.
+    leaf is ordered by, the lowest first. ``foresee`` is told the tags that it will be asked for,
+    where those are many. ``put`` is O(log leaves); ``first`` looks up the value of every bucket
+    that it meets first, usually one or two.
     """
 
-    def __init__(self, records: MutableMapping[int, Any], order: Callable[[Tag], float]) -> None:
+    def __init__(
+        self,
+        records: MutableMapping[int, Any],
+        order: Callable[[Tag], float],
+        foresee: Callable[[Sequence[Tag]], None] = lambda tags: None,
+    ) -> None:
         self._records = records
         self._order = order
+        self._foresee = foresee
         self._buckets: dict[Key, Bucket] = {}
         self._of_session: dict[Key, list[Bucket]] = {}
         self._first: list[Entry] = []
@@ -167,22 +174,23 @@ class Buckets:
         of which more than time may have changed the values.
         """
         self._looked_up = 0
-        for session in moved:
-            for bucket in self._of_session.get(session, ()):
-                self._look_again(bucket, epoch)
-        if epoch == self._epoch:
-            return
-        self._epoch = epoch
+        due = [bucket for session in moved for bucket in self._of_session.get(session, ())]
+        if epoch != self._epoch:
+            self._epoch = epoch
+            due += self._in_turn()
+        self._look_again(due)
+
+    def _in_turn(self) -> list[Bucket]:
+        """The buckets whose turn it is."""
         turn = self._turn
-        for _ in range(min(REFRESHED, len(turn))):
-            bucket = turn.popleft()
-            if bucket.size:
-                self._look_again(bucket, epoch)
-                turn.append(bucket)
+        due = [turn.popleft() for _ in range(min(REFRESHED, len(turn)))]
+        due = [bucket for bucket in due if bucket.size]
+        turn.extend(due)
+        return due
 
     def first(self) -> tuple[int, Any] | None:
         """The leaf to evict before all others and its record, or None if there is no leaf."""
-        heap = self._first
+        heap, records = self._first, self._records
         while heap:
             entry = heap[0]
             bucket = entry[2]
@@ -190,12 +198,14 @@ class Buckets:
                 heapq.heappop(heap)
                 continue
             place = self._head(bucket)
-            leaf = self._records[place & _ID]
+            leaf = records[place & _ID]
             value = self._value(bucket, leaf)
-            if value == entry[0] and place == entry[1]:
-                return place & _ID, leaf
-            bucket.entry = entry = (value, place, bucket)
-            heapq.heapreplace(heap, entry)
+            if value != entry[0] or place != entry[1]:
+                bucket.entry = fresh = (value, place, bucket)
+                heapq.heapreplace(heap, fresh)
+                if heap[0] is not fresh:
+                    continue
+            return place & _ID, leaf
         return None
 
     def heads(self, most: int) -> list[tuple[float, int, Bucket]]:
@@ -248,16 +258,24 @@ class Buckets:
             self._looked_up += 1
         return bucket.value
 
-    def _look_again(self, bucket: Bucket, epoch: int) -> None:
-        place = self._head(bucket)
-        tag = self._records[place & _ID].tag
-        if tag is None:
-            return
-        bucket.value = value = self._order(tag)
-        bucket.epoch, bucket.used = epoch, tag.number
-        self._looked_up += 1
-        if bucket.entry is None or value < bucket.entry[0]:
-            self._announce(bucket, value, place)
+    def _look_again(self, due: list[Bucket]) -> None:
+        records, order, epoch = self._records, self._order, self._epoch
+        heads = []
+        for bucket in due:
+            place = bucket.heap[0]
+            leaf = records.get(place & _ID)
+            if leaf is None or leaf.bucket is not bucket or leaf.last != place >> ID_BITS:
+                place = self._head(bucket)
+                leaf = records[place & _ID]
+            if leaf.tag is not None:
+                heads.append((bucket, place, leaf.tag))
+        self._foresee([tag for _, _, tag in heads])
+        self._looked_up += len(heads)
+        for bucket, place, tag in heads:
+            bucket.value = value = order(tag)
+            bucket.epoch, bucket.used = epoch, tag.number
+            if bucket.entry is None or value < bucket.entry[0]:
+                self._announce(bucket, value, place)
 
     def _announce(self, bucket: Bucket, value: float, place: int) -> None:
         bucket.entry = (value, place, bucket)

@@ -46,8 +46,10 @@ class CacheScoutValue:
 
     # -- what happens ------------------------------------------------------------------
 
-    def arrive(self, session: int, agent: int, now: int) -> None:
-        """Eq. 3: one more i -> j."""
+    def arrive(self, session: int, agent: int, now: int, judge: bool = False) -> int | None:
+        """Eq. 3: one more i -> j. With ``judge``, see ``ScoutValue.arrive``."""
+        chances = self.predict(session) if judge else {}
+        guess = min(chances, key=lambda a: (-chances[a], a)) if chances else None
         row = self.rows.claim(agent)
         if row >= len(self._follows):
             grown = np.zeros((2 * len(self._follows),) * 2)
@@ -63,6 +65,7 @@ class CacheScoutValue:
             self._current.popitem(last=False)
         self._now = now
         self._survival = None
+        return guess
 
     def admit(self, session: int, agent: int, number: int) -> None:
         """The paper's rule does not look at what a call passed by."""

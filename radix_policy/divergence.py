@@ -38,7 +38,10 @@ class Divergence:
         self.first = 0
 
     def observe(self, tokens: Tokens, session: int) -> None:
-        """A first prompt of ``session``; only its start is kept, shape (at most 8192,)."""
+        """A first prompt of ``session``; only its start is kept, shape (at most 8192,).
+
+        ``tokens`` are not to be written to from now on.
+        """
         if session == self._session:
             return
         if self._reference is not None:
@@ -46,7 +49,8 @@ class Divergence:
             ranked = sorted(self._recent)
             self.first = ranked[0]
             self.anchor = ranked[1] if len(ranked) > 2 else ranked[0]
-        self._reference = np.array(tokens[:MAX_ANCHOR], dtype=np.int32)
+        whole = len(tokens) <= MAX_ANCHOR and tokens.base is None
+        self._reference = tokens if whole else np.array(tokens[:MAX_ANCHOR], dtype=np.int32)
         self._session = session
 
     def begins(self, tokens: Tokens) -> bool:

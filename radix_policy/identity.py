@@ -130,7 +130,7 @@ class Identity:
         return 0 if known is None else known.sessions
 
     def sizes(self) -> dict[str, int]:
-        """How much is kept: entries by kind, and bytes of the tables."""
+        """How much is kept: entries by kind, and bytes of the tables and of trie nodes."""
         return {
             "agents": len(self._agents),
             "agent_labels": len(self._agent_labels),
@@ -141,11 +141,14 @@ class Identity:
         }
 
     def bytes(self) -> int:
-        """Memory held: tables, trie nodes, the prompts that anchors are measured with, records."""
+        """Memory held: tables, trie nodes, the prompts that anchors are measured with, records.
+
+        O(agents).
+        """
         sizes = self.sizes()
         prompts = sum(agent.divergence.nbytes for agent in self._agents.values())
-        records = 200 * sizes["agents"] + 400 * sizes["sessions"] + 200 * sizes["session_labels"]
-        return sizes["table_bytes"] + 600 * sizes["anchor_nodes"] + prompts + records
+        records = 200 * sizes["agents"] + 300 * sizes["sessions"] + 150 * sizes["session_labels"]
+        return sizes["table_bytes"] + prompts + records
 
     # -- labels ------------------------------------------------------------------------
 

@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from radix_policy.hashing import Hashes, HashMap, distinct, window_hashes
+from radix_policy.hashing import Hashes, HashMap, counted, distinct, window_keys
 
 WIDTH = 8
 _DEAD = -2
 _MAX_WINDOWS = 512
 _RING = 1 << 13
+_NUMBER, _SESSION = 0, 1
 _NUMBERS = 1 << 22
 _DENSE = 0.8
 _RUN = 24
@@ -44,11 +45,19 @@ class Quote(NamedTuple):
 class Windows(NamedTuple):
     """Windows of a prompt's text that no earlier call explains.
 
-    ``hashes``: shape (w,). ``positions``: start of each in the prompt, shape (w,).
+    ``hashes``: shape (w,). The first ``head`` of them start at token ``start`` of the prompt and
+    follow each other, the others from token ``resumed`` on.
     """
 
     hashes: Hashes
-    positions: NDArray[np.int64]
+    start: int
+    head: int
+    resumed: int
+
+    def position(self, place: int) -> int:
+        """Where in the prompt the window at ``place`` starts."""
+        first = place < self.head
+        return self.start + place if first else self.resumed + place - self.head
 
 
 def unexplained(H: Hashes, start: int, head: int = 512, tail: int = 8192) -> Windows:
@@ -57,13 +66,12 @@ def unexplained(H: Hashes, start: int, head: int = 512, tail: int = 8192) -> Win
     Work is bounded: of a longer part the first ``head`` and the last ``tail`` tokens count.
     """
     n = len(H) - 1
-    whole = n - start <= head + tail
-    spans = [(start, n)] if whole else [(start, start + head), (n - tail, n)]
-    hashes = [window_hashes(H, a, b, WIDTH) for a, b in spans]
-    positions = [
-        np.arange(a, a + len(h), dtype=np.int64) for (a, _), h in zip(spans, hashes, strict=True)
-    ]
-    return Windows(np.concatenate(hashes), np.concatenate(positions))
+    if n - start <= head + tail:
+        hashes = window_keys(H, start, n, WIDTH)
+        return Windows(hashes, start, len(hashes), n)
+    first = window_keys(H, start, start + head, WIDTH)
+    last = window_keys(H, n - tail, n, WIDTH)
+    return Windows(np.concatenate([first, last]), start, len(first), n - tail)
 
 
 class OutputIndex:
@@ -76,10 +84,7 @@ class OutputIndex:
 
     def __init__(self, max_bits: int = 18) -> None:
         self._table = HashMap(max_bits)
-        self._session = np.full(_RING, -1, dtype=np.int64)
-        self._total = np.zeros(_RING, dtype=np.int64)
-        self._step = np.ones(_RING, dtype=np.int64)
-        self._number = np.full(_RING, -1, dtype=np.int64)
+        self._ring = np.full((4, 16), -1, dtype=np.int32)
         self._next = 0
 
     def add(self, hashes: Hashes, session: int, root: Callable[[int], int]) -> None:
@@ -94,16 +99,18 @@ class OutputIndex:
         if len(known):
             slots, current = self._slots(value[known])
             fresh[known[~current]] = True
-            sessions = self._session[slots]
+            sessions = self._ring[_SESSION, slots]
             for other in sorted(set(sessions[current].tolist())):
                 if root(other) != session:
                     self._table.put(hashes[known[current & (sessions == other)]], _DEAD)
-        if int(fresh.sum()) < _MIN_WINDOWS:
+        count = int(fresh.sum())
+        if count < _MIN_WINDOWS:
             return
         number, slot = self._next, self._next % _RING
         self._next = (self._next + 1) % _NUMBERS
-        self._session[slot], self._number[slot] = session, number
-        self._total[slot], self._step[slot] = int(fresh.sum()), step
+        if slot >= self._ring.shape[1]:
+            self._ring = np.hstack([self._ring, np.full_like(self._ring, -1)])
+        self._ring[:, slot] = number, session, count, step
         values = (number * _MAX_WINDOWS + places[fresh]).astype(np.int32)
         self._table.put(hashes[fresh], values)
 
@@ -111,18 +118,18 @@ class OutputIndex:
         """Ring slots of table values, and which of them still hold that output."""
         numbers = values.astype(np.int64) // _MAX_WINDOWS
         slots = numbers % _RING
-        return slots, self._number[slots] == numbers
+        return slots, self._ring[_NUMBER, slots] == numbers
 
     def quotes(
         self, windows: Windows, root: Callable[[int], int]
-    ) -> tuple[list[Quote], NDArray[np.bool_]]:
-        """Outputs that the prompt quotes, and which of its windows any output knows."""
-        value = self._table.get(windows.hashes)
-        hit = value != HashMap.MISSING
-        index = np.flatnonzero(value >= 0)
+    ) -> tuple[list[Quote], NDArray[np.int64]]:
+        """Outputs that the prompt quotes, and which of its windows any output knows, ascending."""
+        hit, value = self._table.find(windows.hashes)
+        alive = value >= 0
+        index = hit[alive]
         if len(index) < _MIN_WINDOWS:
             return [], hit
-        values, first = distinct(value[index])
+        values, first = distinct(value[alive])
         slots, current = self._slots(values)
         values, first, slots = values[current], first[current], slots[current]
         if len(values) < _MIN_WINDOWS:
@@ -130,20 +137,45 @@ class OutputIndex:
         # Sorted by output and place within it: each output is one run.
         numbers = values // _MAX_WINDOWS
         starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(values)]
-        quotes = []
+        quotes, places, firsts = [], values.tolist(), first.tolist()
         for a, b in pairwise(starts):
             slot, found = int(slots[a]), b - a
-            total, step = int(self._total[slot]), int(self._step[slot])
-            span = int(values[b - 1] - values[a]) + 1
+            _, session, total, step = self._ring[:, slot].tolist()
+            span = places[b - 1] - places[a] + 1
             dense = found >= _DENSE * span and found * step >= _RUN
             if found >= _MIN_WINDOWS and (found >= _MIN_COVERAGE * total or dense):
-                position = int(windows.positions[index[first[a:b].min()]])
-                quotes.append(Quote(root(int(self._session[slot])), found, total, position))
+                position = windows.position(int(index[min(firsts[a:b])]))
+                quotes.append(Quote(root(session), found, total, position))
         return quotes, hit
 
     @property
     def nbytes(self) -> int:
-        return self._table.nbytes + 4 * self._session.nbytes
+        return self._table.nbytes + self._ring.nbytes
+
+
+class Texts(NamedTuple):
+    """Windows of a text that prompts may hold: ``hashes`` (w,), and of these the ``known`` ones,
+    ascending places (k,), with the session that has them alone, or a number below zero (k,).
+    """
+
+    hashes: Hashes
+    known: NDArray[np.int64]
+    owner: NDArray[np.int32]
+
+    def votes(self, root: Callable[[int], int]) -> list[tuple[int, int]]:
+        """(windows, session) for each session with text of its own here, most windows first."""
+        owner, hashes = self.owner, self.hashes[self.known]
+        if len(owner) and owner.min() < 0:
+            owner, hashes = owner[owner >= 0], hashes[owner >= 0]
+        if not len(owner):
+            return []
+        ranked = np.sort(hashes)
+        if (ranked[1:] == ranked[:-1]).any():
+            owner = owner[distinct(hashes)[1]]
+        votes: Counter[int] = Counter()
+        for session, count in counted(owner):
+            votes[root(session)] += count
+        return sorted(((c, s) for s, c in votes.items()), reverse=True)
 
 
 class TextIndex:
@@ -156,31 +188,31 @@ class TextIndex:
     def __init__(self, max_bits: int = 18) -> None:
         self._table = HashMap(max_bits)
 
-    def add(self, hashes: Hashes, session: int, root: Callable[[int], int]) -> None:
-        """Remember ``hashes`` as text of ``session``; what another session had becomes common."""
-        owner = self._table.get(hashes)
-        values = np.full(len(hashes), session, dtype=np.int32)
-        values[owner == _DEAD] = _DEAD
-        for other in sorted(set(owner[(owner >= 0) & (owner != session)].tolist())):
-            if root(other) != session:
-                values[owner == other] = _DEAD
-        self._table.put(hashes, values)
+    def find(self, hashes: Hashes) -> Texts:
+        """Which of ``hashes`` stood in some prompt, and whose they are."""
+        return Texts(hashes, *self._table.find(hashes))
 
-    def known(self, hashes: Hashes) -> NDArray[np.bool_]:
-        """Which of ``hashes`` stood in some prompt."""
-        return self._table.get(hashes) != HashMap.MISSING
+    def add(
+        self, texts: Texts, but: NDArray[np.int64], session: int, root: Callable[[int], int]
+    ) -> None:
+        """Remember windows, looked up just now, as text of ``session``, save those at ``but``.
 
-    def votes(self, hashes: Hashes, root: Callable[[int], int]) -> list[tuple[int, int]]:
-        """(windows, session) for each session with text of its own here, most windows first."""
-        owner = self._table.get(hashes)
-        own = np.flatnonzero(owner >= 0)
-        if not len(own):
-            return []
-        own = own[distinct(hashes[own])[1]]
-        votes: Counter[int] = Counter()
-        for session, count in Counter(owner[own].tolist()).items():
-            votes[root(session)] += count
-        return sorted(((c, s) for s, c in votes.items()), reverse=True)
+        What another session had becomes common.
+        """
+        hashes, known, owner = texts
+        fresh = np.ones(len(hashes), dtype=np.bool_)
+        fresh[known] = fresh[but] = False
+        new = hashes[fresh]
+        self._table.put(new, session, len(new))
+        foreign = known[(owner != session) & (owner >= 0)]
+        if not len(foreign):
+            return
+        common = np.zeros(len(hashes), dtype=np.bool_)
+        for other, _ in counted(owner):
+            if other >= 0 and root(other) != session:
+                common[known[owner == other]] = True
+        common[but] = False
+        self._table.put(hashes[common], _DEAD, 0)
 
     @property
     def nbytes(self) -> int:

@@ -85,9 +85,9 @@ class SessionLines:
         """Where in the table the line of ``slot`` stands, NOWHERE if it has none."""
         return int(self.place.item(slot)) if slot < len(self.place) else NOWHERE
 
-    def columns(self, rows: Sequence[int]) -> Floats:
-        """The values of consecutive agents to all sessions, shape (k, len(rows))."""
-        return self.table[: len(self.slots), rows[0] : rows[-1] + 1]
+    def of(self, agents: Sequence[int]) -> Floats:
+        """The values of agents to all sessions, a copy of shape (len(agents), k)."""
+        return np.asarray(self.table.T[:, : len(self.slots)][agents])
 
     @property
     def size(self) -> int:

@@ -15,6 +15,7 @@ from radix_policy.transitions import RANKS
 
 Ints = NDArray[np.int64]
 NEVER = -1
+_LOOKED_AT = 256
 
 
 @dataclass(slots=True)
@@ -133,9 +134,12 @@ class LiveSessions:
         self._asleep[session] = None
 
     def silent(self, since: int, most: int) -> list[int]:
-        """Sessions not over, without a call under way, whose last call is before ``since``."""
+        """Sessions not over, without a call under way, whose last call is before ``since``.
+
+        Of the longest silent only, so that a long queue of calls costs no more than a short one.
+        """
         found: list[int] = []
-        for session in self._awake:
+        for session in islice(self._awake, _LOOKED_AT):
             entry = self.by_id[session]
             if self.last[entry.slot] >= since or len(found) == most:
                 break
@@ -155,6 +159,8 @@ class LiveSessions:
     def forget_row(self, row: int) -> list[int]:
         """Take an agent row out of every list; returns the sessions that it spoke in last."""
         self.listed[self.listed == row] = NEVER
+        if not (self.row == row).any():
+            return []
         return [s for s, entry in self.by_id.items() if self.row[entry.slot] == row]
 
     def alive_slots(self) -> Ints:
@@ -170,6 +176,7 @@ class LiveSessions:
         return np.array(sorted(slots), dtype=np.int64)
 
     def bytes(self) -> int:
-        """Memory held by the arrays and, roughly, by the entries."""
+        """Memory held by the arrays and, roughly, by the entries. O(S)."""
         arrays = (self.row, self.last, self.turn, self.listed, self.count, self.alive)
-        return sum(a.nbytes for a in arrays) + 200 * len(self.by_id)
+        calls = sum(len(entry.calls) for entry in self.by_id.values())
+        return sum(a.nbytes for a in arrays) + 300 * len(self.by_id) + 60 * calls

@@ -68,36 +68,41 @@ def inherit(
     ``start``, ``end``: depths of ``upper``. ``root``: the session that a tenant's session has
     become. The order of the calls is known as far as the marks' first and last calls tell.
     """
-    upper.last = max(upper.last, lower.last)
+    # Comparisons instead of max(): this runs once a victim.
+    if lower.last > upper.last:
+        upper.last = lower.last
     if lower.tag is None:
         return
-    if upper.tag is None:
-        _copy(upper, lower, start)
+    own = upper.tag
+    if own is None:
+        own = _copy(upper, lower, start)
     else:
-        _join(upper, upper.tag, lower, lower.tag, end, root)
-    upper.anchor = max(upper.anchor, lower.anchor)
-    upper.reach = max(upper.reach, lower.reach)
+        _join(upper, own, lower, lower.tag, end, root)
+    if lower.anchor > upper.anchor:
+        upper.anchor = lower.anchor
+    if lower.reach > upper.reach:
+        upper.reach = lower.reach
     upper.agents = _union(upper.agents, lower.agents)
-    if upper.tag is not None:
-        if upper.tag.foreign and end <= upper.reach:
-            upper.tag.session, upper.tag.agents = SHARED, upper.agents
-        elif end <= upper.anchor:
-            upper.tag.session = SHARED
+    if own.foreign and end <= upper.reach:
+        own.session, own.agents = SHARED, upper.agents
+    elif end <= upper.anchor:
+        own.session = SHARED
 
 
-def _copy(upper: Mark, lower: Mark, start: int) -> None:
+def _copy(upper: Mark, lower: Mark, start: int) -> Tag:
     assert lower.tag is not None
     upper.tag = tags.split(lower.tag)
     upper.first, upper.prompt, upper.origin = lower.first, lower.prompt, lower.origin
     if upper.tag.kind == NodeKind.OUTPUT and start < lower.prompt:
         upper.tag.kind = NodeKind.PROMPT
+    return upper.tag
 
 
 def _join(
     upper: Mark, own: Tag, lower: Mark, other: Tag, end: int, root: Callable[[int, int], int]
 ) -> None:
-    number = max(own.number, other.number)
-    if own.shared or other.shared:
+    number = own.number if own.number > other.number else other.number
+    if own.session == SHARED or other.session == SHARED:
         _share(own, other)
     elif root(own.tenant, own.session) == root(other.tenant, other.session):
         own.session = root(own.tenant, own.session)
@@ -132,4 +137,6 @@ def _share(own: Tag, other: Tag) -> None:
 
 
 def _union(ours: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, ...]:
-    return ours if ours == theirs else tuple(sorted({*ours, *theirs}))
+    if ours == theirs or (len(theirs) == 1 and theirs[0] in ours):
+        return ours
+    return tuple(sorted({*ours, *theirs}))

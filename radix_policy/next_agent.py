@@ -8,6 +8,7 @@ that were hardly seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,22 @@ _FEW = 4
 """Sessions up to which a line each is faster than arrays of them."""
 
 
+class Seen(NamedTuple):
+    """What the predictions for one session are made of.
+
+    ``before``: the row that spoke last. ``total``: calls of all agents. ``follows`` (n,): who came
+    after ``before``, ``went``: how many in all. ``listed``: the move-to-front list of rows.
+    ``ranks``: chance of each place in it.
+    """
+
+    before: int
+    total: float
+    follows: NDArray[np.float32]
+    went: float
+    listed: list[int]
+    ranks: list[float]
+
+
 class NextAgent:
     """Predictions from the counts for the sessions of a table; n agent rows, k session slots."""
 
@@ -34,37 +51,57 @@ class NextAgent:
 
     def distribution(self, slot: int) -> Floats:
         """Chance of every row to run next in the session; shape (n,), sum 1."""
-        row = int(self._sessions.row[slot])
-        if not self._config.prediction:
-            return self._markov_row(row)
-        rank = self._rank_row(slot)
-        spread = rank[RANKS] * self._newcomer_lines(np.array([slot]))[0]
-        for place, other in enumerate(self._sessions.listed[slot]):
-            if other >= 0:
-                spread[other] = rank[place]
-        trust = self._trust(np.array([row]))[0]
-        mixed = (1 - trust) * self._markov_row(row) + trust * spread
-        return np.asarray(mixed / mixed.sum())
+        weights = self.weights(self.look(slot))
+        return np.asarray(weights / np.add.reduce(weights))
 
-    def chances(self, slot: int, row: int) -> tuple[float, float]:
+    def weights(self, seen: Seen) -> Floats:
+        """The same but for a common factor."""
+        if not self._config.prediction:
+            return self._counts.seen + 0.0
+        trust = self._trust_in(seen.before)
+        scale = (1 - trust) / (seen.went + self._config.prior_weight)
+        prior = self._config.prior_weight / max(seen.total, 1e-9)
+        calls, follows = self._counts.seen, seen.follows
+        others = seen.total
+        known, mine = [], []
+        for place, other in enumerate(seen.listed):
+            if other >= 0:
+                called = calls.item(other)
+                others -= called
+                known.append(other)
+                markov = follows.item(other) + prior * called
+                mine.append(scale * markov + trust * seen.ranks[place])
+        newcomer = trust * seen.ranks[RANKS] / max(others, 1e-12)
+        mixed = scale * follows + (scale * prior + newcomer) * calls
+        mixed[known] = mine
+        return np.asarray(mixed)
+
+    def likeliest(self, seen: Seen) -> list[int]:
+        """The rows of which none is more probable to run next."""
+        weights = self.weights(seen)
+        rows: list[int] = np.flatnonzero(weights == np.maximum.reduce(weights)).tolist()
+        return rows
+
+    def chances(self, seen: Seen, row: int) -> tuple[float, float]:
         """What the Markov and the rank prediction give ``row`` as the session's next call."""
-        counts, prior, before = (
-            self._counts,
-            self._config.prior_weight,
-            self._sessions.row.item(slot),
-        )
-        seen, total = counts.seen.item(row), float(counts.seen.sum())
-        went, all_went = 0.0, 0.0
+        calls, prior = self._counts.seen, self._config.prior_weight
+        mine, went = calls.item(row), 0.0
         if self._config.prediction:
-            went, all_went = counts.follows.item(before, row), float(counts.follows[before].sum())
-        markov = (went + prior * seen / max(total, 1e-9)) / (all_went + prior)
-        listed = self._sessions.agents(slot)
-        count = self._sessions.count.item(slot)
-        by_rank = self._ranks_of(before, count, self._ranks_by_count(count))
-        if row in listed:
-            return markov, by_rank[listed.index(row)]
-        others = total - sum(counts.seen.item(other) for other in listed if other >= 0)
-        return markov, by_rank[RANKS] * seen / max(others, 1e-12)
+            went = seen.follows.item(row)
+        markov = (went + prior * mine / max(seen.total, 1e-9)) / (seen.went + prior)
+        if row in seen.listed:
+            return markov, seen.ranks[seen.listed.index(row)]
+        others = seen.total - sum([calls.item(other) for other in seen.listed if other >= 0])
+        return markov, seen.ranks[RANKS] * mine / max(others, 1e-12)
+
+    def look(self, slot: int) -> Seen:
+        """What ``weights`` and ``chances`` need, until the counts or the session change."""
+        before, count = self._sessions.row.item(slot), self._sessions.count.item(slot)
+        follows = self._counts.follows[before]
+        went = float(np.add.reduce(follows)) if self._config.prediction else 0.0
+        total = float(np.add.reduce(self._counts.seen))
+        ranks = self._ranks_of(before, count, self._ranks_by_count(count))
+        return Seen(before, total, follows, went, self._sessions.agents(slot), ranks)
 
     def lines(
         self, slots: Sequence[int], G: Floats, q: Floats, gamma: float, mean_end: float
@@ -79,13 +116,18 @@ class NextAgent:
                 found[k] = self._line(slot, G, q, gamma, mean_end)
             return found
         row = self._sessions.row[slots]
-        certain = np.maximum(gamma * (1 - q[row]), 1e-9)
-        markov = np.minimum(G[row] / certain[:, None], 1.0)
+        # In place where it can be: fresh pages for such arrays cost more than the arithmetic.
+        markov = G[row]
+        markov /= np.maximum(gamma * (1 - q[row]), 1e-9)[:, None]
+        np.minimum(markov, 1.0, out=markov)
         if not self._config.prediction:
             return markov
         trust = self._trust(row)[:, None]
         ranked = self._rank_lines(np.asarray(slots), gamma * (1 - mean_end))
-        return np.asarray((1 - trust) * markov + trust * ranked)
+        markov *= 1 - trust
+        ranked *= trust
+        markov += ranked
+        return markov
 
     def _line(self, slot: int, G: Floats, q: Floats, gamma: float, mean_end: float) -> Floats:
         """``lines`` of one session, faster than numpy's calls on a handful of ranks."""
@@ -143,18 +185,19 @@ class NextAgent:
         f = passage.rank_first_step(first, passage.rank_passage(later, gamma)[line])
         later = later[line]
         share = self._newcomer_lines(slots)
-        once, again = first[:, RANKS:] * share, later[:, RANKS:] * share
-        lines = once + (1 - once) * gamma * again / (1 - gamma * (1 - again))
+        once = first[:, RANKS:] * share
+        again = np.multiply(later[:, RANKS:], share, out=share)
+        lines = 1 - once
+        lines *= gamma
+        lines *= again
+        np.subtract(1, again, out=again)
+        again *= gamma
+        lines /= np.subtract(1, again, out=again)
+        lines += once
         listed = self._sessions.listed[slots]
         where, place = np.nonzero(listed >= 0)
         lines[where, listed[where, place]] = f[where, place]
         return np.asarray(lines)
-
-    def _markov_row(self, row: int) -> Floats:
-        counts, prior = self._counts, self._config.prior_weight
-        marginal = counts.seen / max(counts.seen.sum(), 1e-9)
-        follows = counts.follows[row] * self._config.prediction
-        return np.asarray((follows + prior * marginal) / (follows.sum() + prior))
 
     def _everyone(self) -> Floats:
         ranks = self._counts.all_ranks + 1.0 / (RANKS + 1)
@@ -171,16 +214,14 @@ class NextAgent:
         ranks = self._counts.count_ranks[np.minimum(count, RANKS)]
         return _possible(ranks + self._config.rank_weight * self._everyone(), count)
 
-    def _rank_row(self, slot: int) -> Floats:
-        return self._rank_rows(np.array([slot]))[0]
-
     def _newcomer_lines(self, slots: Ints) -> Floats:
         """How calls by agents new to each session share out among them; shape (k, n)."""
         share = np.tile(self._counts.seen, (len(slots), 1))
         listed = self._sessions.listed[slots]
         where, place = np.nonzero(listed >= 0)
         share[where, listed[where, place]] = 0.0
-        return np.asarray(share / np.maximum(share.sum(axis=1, keepdims=True), 1e-12))
+        share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-12)
+        return share
 
     def _trust(self, row: Ints) -> Floats:
         """Weight of the rank prediction against the Markov one, by agent that spoke last."""

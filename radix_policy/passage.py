@@ -8,6 +8,7 @@ formulas are those of ``docs/policy.md``.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,29 +57,46 @@ def liveness(q: Floats, tail: Floats) -> Floats:
     return alive / np.maximum(q + alive, 1e-12)
 
 
+class GapBins(NamedTuple):
+    """Bins of gaps in dispatches: ``edges`` (B + 1,), the first at or above 0; of each bin its
+    geometric centre and 1 / its width."""
+
+    edges: Floats
+    centres: Floats
+    scales: Floats
+
+    @classmethod
+    def of(cls, edges: Floats) -> GapBins:
+        return cls(edges, np.sqrt(edges[:-1] * edges[1:]), 1 / np.diff(edges))
+
+
 def gap_tail(
-    weights: Floats, lines: Ints, edges: Floats, age: Floats, horizon: float
+    weights: Floats, lines: Ints, gaps: GapBins, age: Floats, horizon: float
 ) -> tuple[Floats, Floats]:
     """S(t) = P(g > t) and phi(t) = E[exp(-(g - t) / H) given g > t].
 
-    ``weights`` (u, B): a gap histogram a line. ``lines`` (k,): which of them each t looks at.
-    ``edges`` (B + 1,): bin edges in dispatches. ``age`` (k,): the t; what is below the first edge
-    counts as there. The bin that holds t counts by its part above t.
+    ``weights`` (u, B): a gap histogram a line, of the first B of the bins ``gaps``. ``lines``
+    (k,): which of them each t looks at. ``age`` (k,): the t; what is below the first edge counts
+    as there. The bin that holds t counts by its part above t.
     """
-    bins = len(edges) - 1
+    bins = weights.shape[1]
+    edges = gaps.edges
     age = np.maximum(age, edges[0])
-    where = edges[1:-1].searchsorted(age, side="right")
-    below = (age - edges[:-1][where]) * (1 / np.diff(edges))[where]
+    where = edges[1:bins].searchsorted(age, side="right")
+    below = (age - edges[where]) * gaps.scales[where]
     np.minimum(below, 1.0, out=below)
-    spread = np.exp(np.sqrt(edges[:-1] * edges[1:]) * (-1 / horizon))
-    mass = weights[:, ::-1].cumsum(axis=1).ravel()
-    worth = (weights * spread)[:, ::-1].cumsum(axis=1).ravel()
+    spread = np.exp(gaps.centres[:bins] * (-1 / horizon))
+    # Both sums in one pass.
+    both = np.empty(weights.shape, dtype=np.complex128)
+    both.real = weights
+    np.multiply(weights, spread, out=both.imag)
+    above = both[:, ::-1].cumsum(axis=1).ravel()
     at = lines * bins
-    from_end = at + (bins - 1) - where
+    mass = above[at + (bins - 1) - where]
     lost = weights.ravel()[at + where] * below
-    left = np.maximum(mass[from_end] - lost, 0.0)
-    later = np.maximum(worth[from_end] - lost * spread[where], 0.0)
-    tail = left / np.maximum(mass[at + (bins - 1)], 1e-12)
+    left = np.maximum(mass.real - lost, 0.0)
+    later = np.maximum(mass.imag - lost * spread[where], 0.0)
+    tail = left / np.maximum(above[at + (bins - 1)].real, 1e-12)
     phi = np.exp(np.minimum(age * (1 / horizon), 50.0)) * later / np.maximum(left, 1e-12)
     return tail, np.minimum(phi, 1.0)
 
@@ -153,13 +171,25 @@ def ends_by_turn(
     they do. ``D`` is (k, n), and so is what is returned.
     """
     turns, going = ahead
-    x = np.log(np.maximum(D, 1e-12))
+    x = np.maximum(D, 1e-12)
+    np.log(x, out=x)
     x *= 1 / (math.log(gamma) + math.log1p(-mean))
-    later = np.interp(x + turn[:, None], turns, going)
+    later = _interpolated(x + turn[:, None], turns, going)
     x *= math.log(gamma)
     x += later
     x -= going[turn][:, None]
-    return np.asarray(np.exp(x))
+    return np.asarray(np.exp(x, out=x))
+
+
+def _interpolated(x: Floats, turns: Floats, going: Floats) -> Floats:
+    """np.interp of x >= 0 over turns 0, 1, ... and one far off, without a search; reuses x."""
+    last = len(turns) - 2
+    at = np.minimum(x, last).astype(np.intp)
+    slopes = np.diff(going) / np.diff(turns)
+    x -= turns[at]
+    x *= slopes[at]
+    x += going[at]
+    return x
 
 
 def odds(value: Floats, out: Floats | None = None) -> Floats:

@@ -16,7 +16,8 @@ from radix_policy.tags import SHARED, NodeClass, Tag
 from radix_policy.warmup import Wanted
 
 if TYPE_CHECKING:
-    from radix_policy.scout import Scout, Value
+    from radix_policy.scout import Scout
+    from radix_policy.tenants import Value
 
 
 class Peek:

@@ -46,6 +46,7 @@ class PrefixStore:
         self.tokens = 0
         self.version = 0
         self._prefixes: OrderedDict[Key, Prefix] = OrderedDict()
+        self._names: dict[Key, int] = {}
 
     def __len__(self) -> int:
         return len(self._prefixes)
@@ -59,13 +60,21 @@ class PrefixStore:
         found = self._prefixes.get((tenant, agent, SHARED))
         return None if found is None else found.tokens
 
-    def put_anchor(self, tenant: int, agent: int, tokens: Tokens) -> None:
-        """The agent's anchor as just observed. O(n)."""
-        known = self._prefixes.get((tenant, agent, SHARED))
-        if known is not None and np.array_equal(known.tokens, tokens):
-            self._prefixes.move_to_end((tenant, agent, SHARED))
-            return
+    def put_anchor(self, tenant: int, agent: int, tokens: Tokens, name: int | None = None) -> None:
+        """The agent's anchor as just observed.
+
+        O(n), but for a known one whose ``name``, a hash of the tokens, is given each time.
+        """
+        key = tenant, agent, SHARED
+        known = self._prefixes.get(key)
+        if known is not None:
+            named = name is not None and self._names.get(key) == name
+            if named or known.tokens.tobytes() == tokens.tobytes():
+                self._prefixes.move_to_end(key)
+                return
         self._put(Prefix(tenant, agent, SHARED, 0, len(tokens), tokens))
+        if name is not None and key in self._prefixes:
+            self._names[key] = name
 
     def put(self, prefix: Prefix) -> None:
         """The prompt of a session's call, in place of the agent's one before."""
@@ -93,6 +102,7 @@ class PrefixStore:
 
     def _drop(self, key: Key) -> None:
         gone = self._prefixes.pop(key, None)
+        self._names.pop(key, None)
         if gone is not None:
             self.tokens -= len(gone.tokens)
             self.version += 1

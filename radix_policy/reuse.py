@@ -9,8 +9,7 @@ their own output or re-plan.
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import eq
 from typing import NamedTuple
@@ -28,20 +27,24 @@ PRIOR: dict[NodeKind, float] = {
     NodeKind.STALE: 0.1,
 }
 _POINTS = 6
+_COUNT = 16
+_HALF = 0xFFFFFFFF
+_KINDS = tuple(NodeKind)
 
 
 class _Left(NamedTuple):
-    """One segment that a call left: positions inside it and the prefix hash at each."""
+    """One segment that a call left: positions inside it and half of the prefix hash at each."""
 
     kind: NodeKind
-    at: array[int]
-    hashes: array[int]
+    at: list[int]
+    hashes: list[int]
 
 
 class ReuseRatios:
     """Reuse ratios by agent and kind, and the checkpoints they are learned from.
 
-    O(1) per call; at most ``limit`` (session, agent) pairs are remembered.
+    O(1) per call; at most ``limit`` (session, agent) pairs are remembered. Two hashes are taken
+    for one with a chance of 2**-31.
     """
 
     def __init__(self, prior: float, decay: float, limit: int) -> None:
@@ -49,7 +52,7 @@ class ReuseRatios:
         self._decay = decay
         self._limit = limit
         self._sums: dict[tuple[int, NodeKind], list[float]] = {}
-        self._left: OrderedDict[tuple[int, int], list[_Left]] = OrderedDict()
+        self._left: dict[int, array[int]] = {}
 
     def ratio(self, agent: int, kind: NodeKind) -> float:
         """r(a, kind) in [0, 1]: share of such a node that the owner's next call reuses."""
@@ -61,7 +64,8 @@ class ReuseRatios:
 
         ``prefix``: shape (n + 1,), the hash of the first i tokens at index i.
         """
-        before = self._left.get((session, agent), ())
+        packed = self._left.get(_pair(session, agent))
+        before = [] if packed is None else list(_unpacked(packed))
         for left, now in zip(before, _read([left.at for left in before], prefix), strict=True):
             share = sum(map(eq, left.hashes, now)) / len(left.at)
             hit, seen = self._sums.get((agent, left.kind), (0.0, 0.0))
@@ -72,9 +76,9 @@ class ReuseRatios:
 
         What the agent's previous call left and this one did not continue becomes stale.
         """
-        before = [
-            left for left in self._left.pop((session, agent), ()) if left.kind != NodeKind.STALE
-        ]
+        pair = _pair(session, agent)
+        packed = self._left.pop(pair, array("I"))
+        before = [left for left in _unpacked(packed) if left.kind != NodeKind.STALE]
         now = _read([left.at for left in before], prefix)
         spine = max(
             [anchor, *(_agreed(left, here) for left, here in zip(before, now, strict=True))]
@@ -86,13 +90,11 @@ class ReuseRatios:
         )
         fresh = [(kind, _points(a, b)) for kind, a, b in spans if b > a]
         read = _read([at for _, at in fresh], prefix)
-        kept = [
-            _Left(kind, at, array("Q", here)) for (kind, at), here in zip(fresh, read, strict=True)
-        ]
+        kept = [_Left(kind, at, here) for (kind, at), here in zip(fresh, read, strict=True)]
         stale = [_gone(left, here) for left, here in zip(before, now, strict=True)]
-        self._left[session, agent] = kept + [left for left in stale if left.at]
+        self._left[pair] = _packed(kept + [left for left in stale if left.at])
         if len(self._left) > self._limit:
-            self._left.popitem(last=False)
+            del self._left[next(iter(self._left))]
 
     def forget_agent(self, agent: int) -> None:
         """Drop what was learned about an agent that no longer has a row."""
@@ -102,17 +104,40 @@ class ReuseRatios:
     def forget_session(self, session: int, agents: Iterable[int]) -> None:
         """Drop what ``agents`` left in a session that is over, or another one now."""
         for agent in agents:
-            self._left.pop((session, agent), None)
+            self._left.pop(_pair(session, agent), None)
 
     def bytes(self) -> int:
-        """Memory held, roughly."""
-        return 100 * len(self._sums) + len(self._left) * 3 * (_POINTS * 12 + 220)
+        """Memory held: numbers, and what Python adds for a pair and a ratio."""
+        numbers = sum(map(len, self._left.values()))
+        return 4 * numbers + 180 * len(self._left) + 300 * len(self._sums)
 
 
-def _points(start: int, end: int) -> array[int]:
+def _pair(session: int, agent: int) -> int:
+    return session << 32 | agent
+
+
+def _packed(segments: Sequence[_Left]) -> array[int]:
+    """Segments one behind the other: kind and number of points, the points, their hashes."""
+    numbers: list[int] = []
+    for kind, at, hashes in segments:
+        numbers += [kind * _COUNT + len(at), *at, *hashes]
+    return array("I", numbers)
+
+
+def _unpacked(numbers: array[int]) -> Iterator[_Left]:
+    start = 0
+    while start < len(numbers):
+        kind, count = divmod(numbers[start], _COUNT)
+        middle, end = start + 1 + count, start + 1 + 2 * count
+        yield _Left(
+            _KINDS[kind], numbers[start + 1 : middle].tolist(), numbers[middle:end].tolist()
+        )
+        start = end
+
+
+def _points(start: int, end: int) -> list[int]:
     """A few positions from after ``start`` to ``end``, evenly spread."""
-    points = {start + (end - start) * k // _POINTS for k in range(1, _POINTS + 1)}
-    return array("i", sorted(points))
+    return sorted({start + (end - start) * k // _POINTS for k in range(1, _POINTS + 1)})
 
 
 def _agreed(left: _Left, now: list[int]) -> int:
@@ -123,15 +148,14 @@ def _agreed(left: _Left, now: list[int]) -> int:
 def _gone(left: _Left, now: list[int]) -> _Left:
     """What of a segment the prompt with the hashes ``now`` left behind."""
     gone = [k for k, known in enumerate(left.hashes) if known != now[k]]
-    at, hashes = array("i", [left.at[k] for k in gone]), array("Q", [left.hashes[k] for k in gone])
-    return _Left(NodeKind.STALE, at, hashes)
+    return _Left(NodeKind.STALE, [left.at[k] for k in gone], [left.hashes[k] for k in gone])
 
 
-def _read(segments: Sequence[array[int]], prefix: Hashes) -> list[list[int]]:
-    """The hashes that a prompt has at the points of segments; -1 beyond its end."""
+def _read(segments: Sequence[list[int]], prefix: Hashes) -> list[list[int]]:
+    """The half hashes that a prompt has at the points of segments; -1 beyond its end."""
     at = [point for points in segments for point in points]
     last = len(prefix) - 1
-    found: list[int] = prefix[[min(point, last) for point in at]].tolist() if at else []
+    found: list[int] = [prefix.item(min(point, last)) & _HALF for point in at]
     if at and max(at) > last:
         found = [-1 if point > last else value for point, value in zip(at, found, strict=True)]
     values = iter(found)

@@ -9,34 +9,29 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from radix_policy import bounds, snapshot, tags, warm_start
+from radix_policy import saved, snapshot, tags, tenants
 from radix_policy.accuracy import Accuracy
-from radix_policy.cachescout import CacheScoutValue
 from radix_policy.call import Call, Dispatch, Namespace, Tokens
 from radix_policy.config import CacheScoutConfig, IdentityConfig, ScoutConfig
 from radix_policy.guard import Guard, Hashes
-from radix_policy.hashing import digest, rolling
+from radix_policy.hashing import rolling
 from radix_policy.horizon import Horizon
 from radix_policy.identity import Identity
 from radix_policy.peek import Peek
 from radix_policy.prefix_store import Prefix, PrefixStore
 from radix_policy.snapshot import Frozen
-from radix_policy.tags import NodeClass, Tag
+from radix_policy.tags import SHARED, NodeClass, Tag
+from radix_policy.tenants import Tenant, Value, hidden
 from radix_policy.value import ScoutValue
 from radix_policy.warmup import Room, WarmupPlan, WarmupPlanner, Whose
 from radix_policy.warmup_ledger import WarmupLedger
 
-Value = ScoutValue | CacheScoutValue
-
-
 _TENANT_MIX = 0x9E3779B97F4A7C15
-_HIDDEN = "a namespace by its digest"
 
 
 @dataclass(slots=True)
@@ -45,21 +40,6 @@ class _Running:
 
     grid: Hashes
     last: int | None = None
-
-
-@dataclass(slots=True)
-class Tenant:
-    """One namespace; ``namespace`` is None while a restored one is known by its digest alone."""
-
-    number: int
-    identity: Identity
-    value: Value
-    namespace: Namespace | None
-    root: Callable[[int], int] = field(init=False)
-    """The session that a session was merged into, or itself."""
-
-    def __post_init__(self) -> None:
-        self.root = self.identity.root
 
 
 class Scout:
@@ -108,9 +88,9 @@ class Scout:
             tenant.value.merge(absorbed, survivor)
         self.horizon.dispatched(who.new_session)
         self.sessions_begun += who.new_session
-        if self.accuracy.due(self.clock) and not who.new_session:
-            self.accuracy.judge(tenant.value.predict(who.session), who.agent)
-        tenant.value.arrive(who.session, who.agent, self.clock)
+        judge = self.accuracy.due(self.clock) and not who.new_session
+        guess = tenant.value.arrive(who.session, who.agent, self.clock, judge)
+        self.accuracy.judge(guess, who.agent)
         if isinstance(tenant.value, ScoutValue):
             tenant.value.reuse.returned(who.session, who.agent, hashes)
             if self.guard is not None:
@@ -119,7 +99,8 @@ class Scout:
             tenant.value.end(who.session)
             self._last_calls.add(self.clock)
         if call.plain and who.anchor and tenant.identity.begins(who.agent, call.tokens):
-            self.anchors.put_anchor(tenant.number, who.agent, call.tokens[: who.anchor])
+            anchor = call.tokens[: who.anchor]
+            self.anchors.put_anchor(tenant.number, who.agent, anchor, hashes.item(len(anchor)))
         self.ledger.arrive(self.clock, tenant.number, call.tokens)
         labelled = call.session is not None
         return Dispatch(
@@ -188,8 +169,7 @@ class Scout:
     def _grid(self, hashes: Hashes, tenant: int) -> Hashes:
         """Every grid-th prefix hash, apart for every tenant."""
         grid = self.guard.grid if self.guard is not None else len(hashes)
-        mix = np.uint64(tenant * _TENANT_MIX % (1 << 64))
-        return hashes[grid::grid] ^ mix
+        return hashes[grid::grid] ^ np.uint64(tenant * _TENANT_MIX % (1 << 64))
 
     def end_session(self, namespace: Namespace, session: int) -> None:
         """The client says that the session is over."""
@@ -228,13 +208,12 @@ class Scout:
         """The score of a node of a known tenant, asked of ``value``."""
         number, session, agents, kind, used = node
         worth = value.worth(self.root(number, session), agents, kind, used, self.clock)
-        return max(worth, self.KEPT) if self._keeps(number, session, agents) else worth
+        return max(worth, self._least(number, session, agents)) if self.kept else worth
 
-    def _keeps(self, tenant: int, session: int, agents: tuple[int, ...]) -> bool:
-        """Whether the operator's keep-list names what all sessions share of one of ``agents``."""
-        if not self.kept or session != tags.SHARED:
-            return False
-        return any((tenant, agent) in self.kept for agent in agents)
+    def _least(self, tenant: int, session: int, agents: tuple[int, ...]) -> float:
+        """KEPT if the operator's keep-list names what all sessions share of one of ``agents``."""
+        named = session == SHARED and any((tenant, agent) in self.kept for agent in agents)
+        return self.KEPT if named else 0.0
 
     def priority(self, tag: Tag, size: int = 0) -> float:
         """What an engine orders leaves by, the lowest evicted first.
@@ -245,16 +224,27 @@ class Scout:
         if tenant is None:
             return -math.inf
         value, session = tenant.value, tag.session
-        if session != tags.SHARED:
+        if session != SHARED:
             session = tenant.root(session)
         worth = value.worth(session, tag.agents, tag.kind, tag.number, self.clock)
-        if self._keeps(tag.tenant, session, tag.agents):
-            worth = max(worth, self.KEPT)
+        if self.kept:
+            worth = max(worth, self._least(tag.tenant, session, tag.agents))
         return value.order(worth, self.clock - tag.number, size)
+
+    def foresee(self, tags: Sequence[Tag]) -> None:
+        """``priority`` of these tags will be asked for: what they share is worked out at once."""
+        wanted: dict[int, set[int]] = {}
+        for tag in tags:
+            if tag.session == SHARED:
+                wanted.setdefault(tag.tenant, set()).update(tag.agents)
+        for number, agents in wanted.items():
+            tenant = self._by_number.get(number)
+            if tenant is not None and isinstance(tenant.value, ScoutValue):
+                tenant.value.foresee(agents, self.clock)
 
     def value_of(self, order: float) -> float | None:
         """The value in [0, 1] behind a ``priority``, to a quarter octave; None if it tells none."""
-        ours = isinstance(self.config, ScoutConfig) and np.isfinite(order)
+        ours = isinstance(self.config, ScoutConfig) and math.isfinite(order)
         return 2.0 ** (order / 4) if ours else None
 
     def root(self, tenant: int, session: int) -> int:
@@ -267,7 +257,7 @@ class Scout:
     def touch(self, tag: Tag, call: Dispatch, end: int) -> None:
         """``call`` passes through a node that ends at depth ``end``."""
         owner = tag.session
-        if owner != tags.SHARED and (tenant := self._by_number.get(tag.tenant)) is not None:
+        if owner != SHARED and (tenant := self._by_number.get(tag.tenant)) is not None:
             owner = tenant.root(owner)
         tags.touch(tag, call, owner, end)
 
@@ -292,7 +282,7 @@ class Scout:
     def warmed(self, call: Dispatch, tokens: Tokens, start: int) -> None:
         """A warm-up has prefilled the end of ``tokens``, from ``start`` on."""
         self.horizon.crowded(len(tokens) - start)
-        whose = call.tenant, call.agent, call.session != tags.SHARED
+        whose = call.tenant, call.agent, call.session != SHARED
         self.ledger.prefilled(whose, tokens, start, len(tokens))
 
     def keep(self, anchors: Collection[tuple[int, int]]) -> None:
@@ -313,15 +303,14 @@ class Scout:
 
     def _tenant(self, namespace: Namespace) -> Tenant:
         # A restored one is known by its digest until it calls again.
-        tenant = self._tenants.pop(namespace, None) or self._tenants.pop(_hidden(namespace), None)
+        tenant = self._tenants.pop(namespace, None) or self._tenants.pop(hidden(namespace), None)
         if tenant is None:
             if len(self._tenants) >= self.config.max_namespaces:
                 _, gone = self._tenants.popitem(last=False)
                 del self._by_number[gone.number]
                 self.anchors.forget_tenant(gone.number)
                 self.prompts.forget_tenant(gone.number)
-            identity, value = Identity(self.config), self._new_value()
-            tenant = Tenant(self._next_tenant, identity, value, namespace)
+            tenant = tenants.fresh(self._next_tenant, self.config, self.horizon, namespace)
             self._next_tenant += 1
             self._by_number[tenant.number] = tenant
         self._tenants[namespace] = tenant
@@ -331,12 +320,6 @@ class Scout:
     def tenant(self, number: int) -> Tenant | None:
         """What is known of a tenant; None if it is forgotten."""
         return self._by_number.get(number)
-
-    def _new_value(self) -> Value:
-        if isinstance(self.config, CacheScoutConfig):
-            return CacheScoutValue(self.config)
-        assert isinstance(self.config, ScoutConfig)
-        return ScoutValue(self.config, self.horizon)
 
     # -- state on disk -----------------------------------------------------------------
 
@@ -349,18 +332,7 @@ class Scout:
 
     def freeze(self, model: str = "") -> Frozen:
         """The same, to be packed later or elsewhere while this Scout goes on."""
-        tenants = [
-            (_hidden(namespace), t.number, t.identity, t.value)
-            for namespace, t in self._tenants.items()
-        ]
-        parts = {
-            "clock": self.clock,
-            "next_tenant": self._next_tenant,
-            "horizon": self.horizon,
-            "guard": self.guard,
-            "tenants": tenants,
-            "anchors": warm_start.hot(self),
-        }
+        parts = saved.parts(self)
         return Frozen(parts, self._rule(), model)
 
     def restore(self, data: bytes, model: str = "") -> None:
@@ -372,27 +344,9 @@ class Scout:
         """
         fresh = Scout(self.config, self.horizon.capacity, self._page_size)
         with snapshot.reading():
-            fresh._fill(snapshot.unpack(data, self._rule(), model))
+            saved.take_up(fresh, snapshot.unpack(data, self._rule(), model))
         kept = {"planner": self.planner, "ledger": self.ledger}
         self.__dict__.update(fresh.__dict__ | kept)
-
-    def _fill(self, parts: dict[str, Any]) -> None:
-        self.clock, self._next_tenant = int(parts["clock"]), int(parts["next_tenant"])
-        snapshot.fill(self.horizon, parts["horizon"])
-        if self.guard is not None and parts["guard"] is not None:
-            capacity = self.guard.cap
-            snapshot.fill(self.guard, parts["guard"])
-            self.guard.resize(capacity)
-        most = self.config.max_namespaces
-        snapshot.bounded(bounds.Held("max_namespaces", len(parts["tenants"]), most))
-        for name, number, identity, value in parts["tenants"]:
-            tenant = Tenant(number, Identity(self.config), self._new_value(), None)
-            snapshot.fill(tenant.identity, identity)
-            snapshot.fill(tenant.value, value)
-            for held in bounds.held(tenant.identity, tenant.value, self.config):
-                snapshot.bounded(held)
-            self._tenants[name] = self._by_number[number] = tenant
-        warm_start.take_up(self, parts["anchors"])
 
     def _rule(self) -> str:
         return "cachescout" if isinstance(self.config, CacheScoutConfig) else "scout"
@@ -417,8 +371,3 @@ class Scout:
         tenants = sum(t.value.bytes() + t.identity.bytes() for t in self._tenants.values())
         guard = 0 if self.guard is None else self.guard.shadow.bytes()
         return tenants + self.anchors.bytes() + self.prompts.bytes() + guard
-
-
-def _hidden(namespace: Namespace) -> Namespace:
-    """What a namespace is called in a snapshot."""
-    return namespace if namespace[:1] == (_HIDDEN,) else (_HIDDEN, digest(*namespace))

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from radix_policy.hashing import Hashes, HashMap, prefix_hashes, window_hashes
-from radix_policy.lineage import WIDTH, OutputIndex, Quote, TextIndex, Windows, unexplained
+from radix_policy.hashing import Hashes, HashMap, window_keys
+from radix_policy.lineage import WIDTH, OutputIndex, Quote, TextIndex, Texts, unexplained
 
 GRID = 4
 _LEVEL_QUOTED = 1
@@ -47,8 +47,8 @@ class _Session:
     running: int = 0
     reached: int = 0
     prompt: int = 0
-    agents: set[int] = field(default_factory=set)
-    absorbed: list[int] = field(default_factory=list)
+    agents: list[int] = field(default_factory=list)
+    absorbed: tuple[int, ...] = ()
 
 
 class Link(NamedTuple):
@@ -84,37 +84,39 @@ class _Continuations:
         whole, part = _Known(), _Known()
         while stop >= GRID:
             start = max(GRID, stop - block + GRID)
-            lengths = np.arange(start, stop + 1, GRID)
-            values = self._table.get(prefix_hashes(H, lengths))
-            for k in np.flatnonzero(values >= 0)[::-1].tolist():
-                session, level = divmod(int(values[k]), 4)
+            found, values = self._table.find(H[start : stop + 1 : GRID])
+            for k, value in zip(found[::-1].tolist(), values[::-1].tolist(), strict=True):
+                if value < 0:
+                    continue
+                session, level = divmod(value, 4)
+                length = start + k * GRID
                 if level == _LEVEL_PART:
-                    part = part if part.length else _Known(int(lengths[k]), session, level)
+                    part = part if part.length else _Known(length, session, level)
                     continue
                 if level:
-                    return _Known(int(lengths[k]), session, level), whole, part
+                    return _Known(length, session, level), whole, part
                 # As long as the prompt itself it would be the same prompt: another's as well.
-                if not whole.length and len(H) - 1 - int(lengths[k]) >= _EXTENDED:
-                    whole = _Known(int(lengths[k]), session, 0)
+                if not whole.length and len(H) - 1 - length >= _EXTENDED:
+                    whole = _Known(length, session, 0)
             stop = start - GRID
+            block *= 4
         return _Known(), whole, part
 
     def add(self, H: Hashes, lengths: Iterable[int], above: int, session: int, level: int) -> None:
         """Remember those of ``lengths`` (moved down to the grid) that are above ``above``."""
         grid = sorted({n // GRID * GRID for n in lengths})
-        kept = np.array([n for n in grid if n > above], dtype=np.int64)
-        if len(kept):
-            self._table.put(prefix_hashes(H, kept), session * 4 + level)
+        kept = [n for n in grid if n > above]
+        if kept:
+            self._table.put(H[kept], session * 4 + level)
 
     def add_whole(self, H: Hashes, session: int, root: Callable[[int], int]) -> None:
         """Remember a whole prompt, without the few tokens that open the answer."""
         length = (len(H) - 1 - GRID) // GRID * GRID
         if length >= GRID:
-            key = prefix_hashes(H, np.array([length]))
-            value = int(self._table.get(key)[0])
+            value = self._table.value(H.item(length))
             mine = value == HashMap.MISSING or (value >= 0 and root(value // 4) == session)
             if mine or value % 4 == 0:
-                self._table.put(key, session * 4 if mine else _DEAD)
+                self._table.put(H[length : length + 1], session * 4 if mine else _DEAD)
 
     @property
     def nbytes(self) -> int:
@@ -195,7 +197,7 @@ class SessionLinker:
             return False
         if len(record.agents) >= _MAX_AGENTS:
             record.agents.clear()
-        record.agents.add(agent)
+        record.agents.append(agent)
         return True
 
     def leave(self, session: int) -> None:
@@ -216,11 +218,12 @@ class SessionLinker:
         kept.last = max(kept.last, gone.last)
         kept.calls += gone.calls
         kept.running += gone.running
-        kept.agents |= gone.agents
-        kept.absorbed += [*gone.absorbed, absorbed]
+        kept.agents += [agent for agent in gone.agents if agent not in kept.agents]
+        names = (*kept.absorbed, *gone.absorbed, absorbed)
         self._parent[absorbed] = survivor
-        while len(kept.absorbed) > _MAX_ABSORBED:
-            del self._parent[kept.absorbed.pop(0)]
+        for name in names[:-_MAX_ABSORBED]:
+            del self._parent[name]
+        kept.absorbed = names[-_MAX_ABSORBED:]
         return absorbed, survivor
 
     # -- linking -----------------------------------------------------------------------
@@ -238,6 +241,7 @@ class SessionLinker:
             known = _Known()
         windows = unexplained(H, max(known.length, shared))
         quotes, hit = self._outputs.quotes(windows, self.root)
+        texts = self._texts.find(windows.hashes)
         quotes = [q for q in quotes if q.session in self._sessions]
         session = self._evident(known, quotes)
         chain, prolonged = self._prolonged(len(H) - 1, part, shared, agent)
@@ -245,7 +249,7 @@ class SessionLinker:
             (self._prompt_trust, whole.session if whole.length > shared else -1, True),
             (chain, prolonged, True),
             (self._key_trust, self._keys.get(key or "", -1), False),
-            (self._text_trust, self._worded(windows, session, agent), False),
+            (self._text_trust, self._worded(texts, session, agent), False),
         )
         for trust, hint, returning in hints:
             session = self._weigh(session, trust, self.root(hint), agent if not returning else None)
@@ -262,7 +266,7 @@ class SessionLinker:
         if part.length > shared + _DEEPER:
             record.reached = max(record.reached, part.length)
         self._remember_prompt(H, session, known, quotes)
-        self._texts.add(windows.hashes[~hit], session, self.root)
+        self._texts.add(texts, hit, session, self.root)
         return Link(session, new, merged)
 
     def _evident(self, known: _Known, quotes: list[Quote]) -> int | None:
@@ -313,11 +317,11 @@ class SessionLinker:
         record.reached = max(record.reached, part.length)
         return trust, session if deeper or longer else -1
 
-    def _worded(self, windows: Windows, session: int | None, agent: int) -> int:
+    def _worded(self, texts: Texts, session: int | None, agent: int) -> int:
         """The session whose wording the prompt shares, where that is of use; else -1."""
         if session is not None and agent in self._sessions[session].agents:
             return -1
-        votes = self._texts.votes(windows.hashes, self.root)[:2]
+        votes = texts.votes(self.root)[:2]
         if not votes or votes[0][0] < _TEXT_WINDOWS:
             return -1
         if len(votes) > 1 and votes[0][0] < _TEXT_RUNNER_UP * votes[1][0]:
@@ -363,9 +367,9 @@ class SessionLinker:
         middle = prompt + (n - prompt) // 2
         lengths = [prompt + 8 + GRID - 1, middle, n - 2, n]
         self._continuations.add(H, [x for x in lengths if x <= n], prompt, session, _LEVEL_OWN)
-        windows = window_hashes(H, prompt, n, WIDTH)
-        echo = self._texts.known(windows)
-        self._outputs.add(windows[~echo], session, self.root)
+        windows = window_keys(H, prompt, n, WIDTH)
+        echo = self._texts.find(windows).known
+        self._outputs.add(np.delete(windows, echo), session, self.root)
 
     @property
     def nbytes(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Container
 
 import numpy as np
 
-from radix_policy.hashing import Hashes, HashMap, window_hashes
+from radix_policy.hashing import Hashes, HashMap, window_keys
 
 _WIDTH = 8
 _LEARNED = 264
@@ -36,7 +36,7 @@ class Signatures:
         if self._total.get(agent, 0) >= _MIN_WINDOWS:
             return
         stop = min(len(H) - 1, stop, start + _LEARNED)
-        hashes = np.unique(window_hashes(H, start, stop, _WIDTH))
+        hashes = np.unique(window_keys(H, start, stop, _WIDTH))
         owner = self._table.get(hashes)
         values = np.full(len(hashes), agent, dtype=np.int32)
         values[(owner != HashMap.MISSING) & (owner != agent)] = _DEAD
@@ -53,7 +53,7 @@ class Signatures:
         if not self._total:
             return None
         stop = min(len(H) - 1, start + _REACH)
-        hashes = window_hashes(H, start, stop, _WIDTH)
+        hashes = window_keys(H, start, stop, _WIDTH)
         owner = self._table.get(hashes)
         hit = np.flatnonzero(owner >= 0)
         if len(hit) < _MIN_WINDOWS:

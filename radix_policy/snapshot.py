@@ -50,7 +50,7 @@ from radix_policy.cachescout import CacheScoutValue
 from radix_policy.value import ScoutValue
 
 FORMAT = "scout-state"
-VERSION = 1
+VERSION = 2
 
 KEPT: dict[type, tuple[str, ...]] = {
     horizon.Horizon: ("_tokens", "_calls", "_births", "_dispatches"),
@@ -121,7 +121,7 @@ def layout() -> str:
     fields = [(name, KEPT[kind]) for name, kind in _BY_NAME.items()]
     shapes = (transitions.RANKS, transitions.GAP_BINS, transitions.TURNS)
     texts = (anchors.BOUNDARIES.tolist(), signatures._WIDTH, hashing._BASE, hashing._VALUES)
-    return blake2b(repr((fields, shapes, texts)).encode(), digest_size=8).hexdigest()
+    return blake2b(repr((fields, trie._NUMBERS, shapes, texts)).encode(), digest_size=8).hexdigest()
 
 
 class SnapshotError(ValueError):

@@ -23,7 +23,7 @@ _END_PRIOR = 0.1
 _FEW_ROWS = 256
 """Agents up to which it is cheaper to look at the gaps of all than to find those that spoke."""
 _EDGES = 2.0 ** (np.arange(GAP_BINS + 1) / 4)
-_CENTRES = np.sqrt(_EDGES[:-1] * _EDGES[1:])
+_BINS = passage.GapBins.of(_EDGES)
 _SPREAD_BINS = 24
 _SPREAD_GAPS = np.where(np.arange(GAP_BINS) < _SPREAD_BINS, 1.0 / _SPREAD_BINS, 0.0)
 
@@ -74,8 +74,7 @@ class Survival:
         row = self._sessions.row[slots]
         age = now - self._sessions.last[slots]
         gaps, line = self._gaps(row)
-        edges = _EDGES[: gaps.shape[1] + 1]
-        tail, recency = passage.gap_tail(gaps, line, edges, age, self._horizon.turnover)
+        tail, recency = passage.gap_tail(gaps, line, _BINS, age, self._horizon.turnover)
         turn = np.minimum(self._sessions.turn[slots], TURNS - 1)
         q = passage.combine_ends(self.q[row], self.q_turn[turn], self.mean_end)
         return passage.liveness(q, tail), recency
@@ -106,4 +105,4 @@ class Survival:
     def mean_gap(self) -> float:
         """Dispatches between two calls of a session, on average."""
         gaps = self._counts.all_gaps
-        return float((gaps @ _CENTRES + 8.0) / (gaps.sum() + 1))
+        return float((gaps @ _BINS.centres + 8.0) / (gaps.sum() + 1))

@@ -145,17 +145,12 @@ class Counts:
         self.turn_goes[min(turn, TURNS - 1)] += 1
         where = gap_bin(gap)
         self.longest_gap = max(self.longest_gap, where)
-        self._gaps[before] *= self._config.gap_decay
-        self._gaps[before, where] += 1
-        self.all_gaps *= self._config.gap_decay
-        self.all_gaps[where] += 1
-        self._ranks[before] *= self._config.rank_decay
-        self._ranks[before, rank] += 1
-        self.all_ranks *= _GLOBAL_DECAY
-        self.all_ranks[rank] += 1
-        line = min(count, RANKS)
-        self.count_ranks[line] *= self._config.rank_decay
-        self.count_ranks[line, rank] += 1
+        keep = self._config.rank_decay
+        _add(self._gaps[before], where, self._config.gap_decay)
+        _add(self.all_gaps, where, self._config.gap_decay)
+        _add(self._ranks[before], rank, keep)
+        _add(self.all_ranks, rank, _GLOBAL_DECAY)
+        _add(self.count_ranks[min(count, RANKS)], rank, keep)
 
     def credit(self, before: int, markov: float, rank: float) -> None:
         """Share one observation between the two predictors by what each had given it."""
@@ -178,6 +173,12 @@ class Counts:
         arrays: tuple[NDArray[Any], ...] = (self._follows, self._gaps, self._ranks, self._mixture)
         arrays += tuple(self._flat.values())
         return sum(a.nbytes for a in arrays) + 2 * self.turn_ends.nbytes + self.all_gaps.nbytes
+
+
+def _add(counts: NDArray[Any], place: int, keep: float) -> None:
+    """One more observation; what was seen before decays."""
+    counts *= keep
+    counts[place] += 1
 
 
 def _padded(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

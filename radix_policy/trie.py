@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 KEY = 8
 _NEW_KEYS = 32
-_SESSIONS_PER_NODE = 256
+_SESSIONS_PER_NODE = 2048
+_MOST_USES = 1 << 18
+_FEW_SESSIONS = 64
 _CHILDREN_PER_SESSION = 32
 
 _ROLE_MOVERS = 3
@@ -20,7 +22,7 @@ _HEAVY_STAYS = 8
 _KEPT_SESSIONS = 3
 _NUMBERS = (
     "number", "owner", "sessions", "visits", "moves", "stays", "siblings_used", "private_moves",
-    "heavy", "signed",
+    "restarts", "heavy", "signed",
 )  # fmt: skip
 
 
@@ -28,13 +30,18 @@ class Node:
     """A run of prefix boundaries that no prompt forks within.
 
     ``edge``: its boundary hashes, 8 bytes each. ``used``: session -> branches it took from here,
-    the latest last, and whether it counted as using a sibling beside each; while one session alone
-    came by, only ``owner`` is kept. ``movers``: the first three sessions that moved.
+    the latest last, and whether it counted as using a sibling beside each: the branch itself if it
+    is the only one, ``NO_BRANCH`` if the session's prompts ended here; of many sessions, those that
+    came last. While one session alone came by, only ``owner`` is kept. ``movers``: the first three
+    sessions that moved. ``restarts``: moves on to a branch that nobody had taken, from one with
+    hardly a fixed text: a worker's history that begins anew. ``private_moves``: moves back to a
+    branch of the session's own.
     """
 
     __slots__ = (
         "agent", "children", "edge", "heavy", "movers", "moves", "number", "owner", "parent",
-        "private_moves", "sessions", "siblings_used", "signed", "stays", "used", "visits",
+        "private_moves", "restarts", "sessions", "siblings_used", "signed", "stays", "used",
+        "visits",
     )  # fmt: skip
 
     def __init__(self, number: int, edge: bytes, parent: Node | None) -> None:
@@ -43,7 +50,7 @@ class Node:
         self.parent = parent
         self.children: dict[bytes, Node] = {}
         self.owner = -1
-        self.used: dict[int, dict[Node, bool]] | None = None
+        self.used: dict[int, Taken] | None = None
         self.sessions = 0
         self.visits = 0
         self.moves = 0
@@ -51,6 +58,7 @@ class Node:
         self.stays = 0
         self.siblings_used = 0
         self.private_moves = 0
+        self.restarts = 0
         self.agent: int | None = None
         self.heavy = False
         self.signed = False
@@ -75,7 +83,7 @@ class Node:
         return (
             len(self.movers) >= _ROLE_MOVERS
             and returns >= _ROLE_RETURNS
-            and self.moves >= _ROLE_MOVES * returns
+            and self.moves - self.restarts >= _ROLE_MOVES * returns
             and self.stays >= _ROLE_STAYS * returns
         )
 
@@ -100,8 +108,16 @@ class Path(NamedTuple):
     shared: int
 
 
+Taken = Node | dict[Node, bool] | tuple[()]
+NO_BRANCH: tuple[()] = ()
+
+
 class Trie:
-    """One trie; ``max_nodes`` bounds it, leaves that nobody visits go first."""
+    """One trie; ``max_nodes`` bounds it, leaves that nobody visits go first.
+
+    ``size``: nodes. ``uses``: sessions that nodes remember, each node's counted; at most 2^18 (and
+    64 a node) and 2,048 at one node.
+    """
 
     def __init__(self, max_nodes: int) -> None:
         self.max_nodes = max_nodes
@@ -109,6 +125,7 @@ class Trie:
         self.root = Node(0, b"", None)
         self._leaves: dict[int, Node] = {}
         self.size = 1
+        self.uses = 0
 
     def locate(self, keys: bytes) -> tuple[list[Node], int, tuple[Node, int] | None]:
         node, at = self.root, 0
@@ -138,7 +155,7 @@ class Trie:
         if at * KEY < len(path.keys) and (last.parent is None or not private):
             nodes.append(self._grow(last, path.keys[at * KEY : (at + _NEW_KEYS) * KEY]))
         for k, node in enumerate(nodes):
-            _visit(node, nodes[k + 1] if k + 1 < len(nodes) else None, session)
+            self._visit(node, nodes[k + 1] if k + 1 < len(nodes) else None, session)
         leaf = nodes[-1]
         if self._leaves.pop(leaf.number, None) is not None:
             self._leaves[leaf.number] = leaf
@@ -197,9 +214,37 @@ class Trie:
             if node.parent is not None:
                 node.parent.children[edge[:KEY]] = node
             nodes.append(node)
-        self.root, self.size, self._next = nodes[0], len(nodes), next
+        self.root, self.size, self._next, self.uses = nodes[0], len(nodes), next, 0
         by_number = {node.number: node for node in nodes}
         self._leaves = {number: by_number[number] for number in leaves}
+
+    def _visit(self, node: Node, child: Node | None, session: int) -> None:
+        """Count a visit of ``session`` to ``node`` that goes on to ``child``."""
+        node.visits += 1
+        if node.used is None:
+            if node.sessions == 0:
+                node.owner, node.sessions = session, 1
+                if child is None:
+                    return
+                node.used = {}
+            elif node.owner == session and child is None:
+                return
+            else:
+                only = next(iter(node.children.values())) if child is not None else None
+                node.used = {node.owner: only if only is not None and only.sessions else NO_BRANCH}
+                self.uses += 1
+        taken = node.used.pop(session, None)
+        if taken is not None:
+            node.used[session] = _onward(node, child, taken, session)
+            return
+        if node.owner != session:
+            node.sessions += 1
+        held = len(node.used)
+        if held >= _SESSIONS_PER_NODE or (self.uses >= _MOST_USES and held >= _FEW_SESSIONS):
+            del node.used[next(iter(node.used))]
+            self.uses -= 1
+        node.used[session] = NO_BRANCH if child is None else child
+        self.uses += 1
 
     def _new(self, edge: bytes, parent: Node) -> Node:
         node = Node(self._next, edge, parent)
@@ -220,14 +265,15 @@ class Trie:
         lower = self._new(upper.edge[cut:], upper)
         upper.edge = upper.edge[:cut]
         for name in ("children", "owner", "used", "sessions", "visits", "moves", "movers",
-                     "stays", "private_moves"):  # fmt: skip
+                     "stays", "private_moves", "restarts"):  # fmt: skip
             setattr(lower, name, getattr(upper, name))
         for child in lower.children.values():
             child.parent = lower
         upper.children = {lower.edge[:KEY]: lower}
         if lower.used is not None:
-            upper.used = {session: {lower: False} for session in lower.used}
-        upper.moves = upper.private_moves = 0
+            upper.used = dict.fromkeys(lower.used, lower)
+            self.uses += len(lower.used)
+        upper.moves = upper.private_moves = upper.restarts = 0
         upper.movers = []
         upper.stays = upper.visits - upper.sessions
         if self._leaves.pop(upper.number, None) is not None:
@@ -238,8 +284,8 @@ class Trie:
         assert parent is not None
         del self._leaves[leaf.number]
         del parent.children[leaf.edge[:KEY]]
-        for taken in (parent.used or {}).values():
-            taken.pop(leaf, None)
+        self.uses -= len(leaf.used or ())
+        leaf.parent, leaf.edge, leaf.used = None, b"", None
         self.size -= 1
         if not parent.children and parent.parent is not None:
             self._leaves[parent.number] = parent
@@ -258,31 +304,24 @@ def common(edge: bytes, keys: bytes, at: int) -> int:
     return low
 
 
-def _visit(node: Node, child: Node | None, session: int) -> None:
-    """Count a visit of ``session`` to ``node`` that goes on to ``child``."""
-    node.visits += 1
-    if node.used is None:
-        if node.sessions == 0:
-            node.owner, node.sessions = session, 1
-            if child is None:
-                return
-            node.used = {}
-        elif node.owner == session and child is None:
-            return
-        else:
-            only = list(node.children.values())[:1] if child is not None else []
-            node.used = {node.owner: {c: False for c in only if c.sessions}}
-    taken = node.used.get(session)
-    if taken is None:
-        if node.owner != session:
-            node.sessions += 1
-        if len(node.used) >= _SESSIONS_PER_NODE:
-            del node.used[next(iter(node.used))]
-        node.used[session] = {} if child is None else {child: False}
-    elif child is not None and taken:
-        _step(node, child, taken, session)
-    elif child is not None:
-        taken[child] = False
+def _onward(node: Node, child: Node | None, taken: Taken, session: int) -> Taken:
+    """What a session has taken from ``node`` once it goes on to ``child``, which is counted."""
+    if isinstance(taken, Node) and taken.parent is not None:
+        if child is taken:
+            node.stays += 1
+        if child is None or child is taken:
+            return taken
+        branches = {taken: False}
+    else:
+        # A branch without a parent was dropped, to be forgotten here.
+        known = taken.items() if isinstance(taken, dict) else ()
+        branches = {branch: beside for branch, beside in known if branch.parent is not None}
+    if child is None:
+        return branches or NO_BRANCH
+    if not branches:
+        return child
+    _step(node, child, branches, session)
+    return branches
 
 
 def _step(node: Node, child: Node, taken: dict[Node, bool], session: int) -> None:
@@ -294,7 +333,8 @@ def _step(node: Node, child: Node, taken: dict[Node, bool], session: int) -> Non
     onward = child not in taken and not last.has_fixed_text()
     if not onward or child.sessions == 0:
         node.moves += 1
-        node.private_moves += last.sessions < 2 and child.sessions < 2
+        node.restarts += onward
+        node.private_moves += child in taken and last.sessions < 2 and child.sessions < 2
         if len(node.movers) < _ROLE_MOVERS and session not in node.movers:
             node.movers.append(session)
     if not onward:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,8 +74,13 @@ class ScoutValue:
 
     # -- what happens ------------------------------------------------------------------
 
-    def arrive(self, session: int, agent: int, now: int) -> None:
-        """A call of ``agent`` enters the queue at dispatch ``now``."""
+    def arrive(self, session: int, agent: int, now: int, judge: bool = False) -> int | None:
+        """A call of ``agent`` enters the queue at dispatch ``now``.
+
+        With ``judge``, which agent was held to be the likeliest there, of equals the lowest id;
+        None for a session that is not known.
+        """
+        guess = None
         known = len(self.rows)
         row = self.rows.claim(agent)
         self.counts.grow(row + 1)
@@ -85,7 +90,7 @@ class ScoutValue:
             entry = self._add(session)
             self.counts.starts[row] += 1
         elif self.sessions.row[entry.slot] >= 0:
-            self._follow(entry.slot, row, now)
+            guess = self._follow(entry.slot, row, now, judge)
             if entry.over:
                 self.counts.end(int(self.sessions.row[entry.slot]), self._turn(entry.slot), -1.0)
         self.counts.seen[row] += 1
@@ -96,6 +101,7 @@ class ScoutValue:
         self._valued = NOT_YET
         self._move(session)
         self._sweep(now)
+        return guess
 
     def admit(self, session: int, agent: int, number: int) -> None:
         """The call has matched the tree: what it did not use is stale from now on."""
@@ -164,7 +170,7 @@ class ScoutValue:
 
         Neither age nor size enter: recency is in V, and benefit and cost both grow with size.
         """
-        return float(math.floor(4 * math.log2(max(worth, _WORTHLESS))))
+        return float(math.floor(4 * math.log2(worth if worth > _WORTHLESS else _WORTHLESS)))
 
     def worth(
         self, session: int, agents: Iterable[int], kind: NodeKind, used: int, now: int
@@ -193,10 +199,11 @@ class ScoutValue:
                 continue
             value = CERTAIN
             if agent not in entry.waiting:
-                value = min(self._weights.item(place) * lines.table.item(place, row), CERTAIN)
+                weighed = self._weights.item(place) * lines.table.item(place, row)
+                value = weighed if weighed < CERTAIN else CERTAIN
             left = NodeKind.STALE if entry.calls.get(agent, 0) > used else kind
             total += value * self.reuse.ratio(agent, left)
-        return min(total, 1.0)
+        return total if total < 1.0 else 1.0
 
     def shared(self, agents: Iterable[int], now: int) -> float:
         """V = O / (1 + O), O the odds of all live sessions and of sessions yet to come."""
@@ -207,8 +214,19 @@ class ScoutValue:
             row = self.rows.get(agent)
             if row is not None:
                 odds = self._odds.get(row)
-                total += self._weigh(row) if odds is None else odds
+                if odds is None:
+                    self._weigh([row])
+                    odds = self._odds[row]
+                total += odds
         return total / (1 + total)
+
+    def foresee(self, agents: Iterable[int], now: int) -> None:
+        """``shared`` will be asked for these agents: to weigh them together is faster."""
+        if self._valued != now:
+            self._value(now)
+        rows = {row for agent in agents if (row := self.rows.get(agent)) is not None}
+        if rows := rows - self._odds.keys():
+            self._weigh(sorted(rows))
 
     @property
     def live(self) -> int:
@@ -243,7 +261,7 @@ class ScoutValue:
         if n == 0 or entry is None:
             return {}
         mixed = self._next.distribution(entry.slot)
-        return {self.rows.agent(r): float(mixed[r]) for r in range(n)}
+        return dict(zip(self.rows.agents(), mixed.tolist(), strict=True))
 
     def _add(self, session: int) -> Session:
         if len(self.sessions) >= self.config.max_sessions:
@@ -252,14 +270,17 @@ class ScoutValue:
 
     # -- learning ----------------------------------------------------------------------
 
-    def _follow(self, slot: int, row: int, now: int) -> None:
+    def _follow(self, slot: int, row: int, now: int, judge: bool) -> int | None:
         before = self.sessions.row.item(slot)
         listed = self.sessions.agents(slot)
         rank = listed.index(row) if row in listed else RANKS
-        self.counts.credit(before, *self._next.chances(slot, row))
+        seen = self._next.look(slot)
+        guess = min(map(self.rows.agent, self._next.likeliest(seen))) if judge else None
+        self.counts.credit(before, *self._next.chances(seen, row))
         gap = now - int(self.sessions.last[slot])
         count = int(self.sessions.count[slot])
         self.counts.follow(before, row, gap, rank, self._turn(slot), count)
+        return guess
 
     def _close(self, session: int) -> None:
         entry = self.sessions.by_id[session]
@@ -306,23 +327,23 @@ class ScoutValue:
         self._newborn = self.horizon.turnover * self.horizon.births
         self._odds.clear()
 
-    def _weigh(self, row: int) -> float:
-        """O of one agent: of all valued sessions, and of those yet to be born."""
-        alone = self._lines.size > _AT_ONCE
-        rows: Sequence[int] = [row] if alone else range(len(self.rows))
-        values = self._weights[:, None] * self._lines.columns(rows)
+    def _weigh(self, rows: list[int]) -> None:
+        """O of each of some agents: of all valued sessions, and of those yet to be born."""
+        lines = self._lines
+        if lines.size <= _AT_ONCE:
+            rows = list(range(len(self.rows)))
+        values = lines.of(rows)
+        values *= self._weights
         np.minimum(values, CERTAIN, out=values)
-        first = rows[0]
         for entry in self._busy.values():
-            place = self._lines.at(entry.slot)
+            place = lines.at(entry.slot)
             for agent in entry.waiting if place >= 0 else ():
                 waited = self.rows.get(agent)
-                if waited is not None and waited in rows:
-                    values[place, waited - first] = CERTAIN
-        sums = passage.odds(values).sum(axis=0).tolist()
-        for k, other in enumerate(rows):
-            self._odds[other] = sums[k] + self._newborn * self._from_start.item(other)
-        return self._odds[row]
+                if waited in rows:
+                    values[rows.index(waited), place] = CERTAIN
+        newborn = self._newborn
+        for row, odds in zip(rows, passage.odds(values).sum(axis=1).tolist(), strict=True):
+            self._odds[row] = odds + newborn * self._from_start.item(row)
 
     def _due(self, now: int) -> bool:
         """Dispatches between two refreshes are few while each call still changes much."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from array import array
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from radix_policy.tags import Tag
+from radix_policy.tags import SHARED, Tag
 
 Agent = tuple[int, int]
 """A tenant's number and the agent's id there."""
@@ -26,6 +27,7 @@ MOST_CHANGES = 32
 _DISPATCHES = 1 << 16
 _CPU_BINS = 96
 KINDS = ("anchor", "prompt", "output", "history", "other")
+_PRIVATE = ("prompt", "output", "history", "history")
 
 
 def kind_of(tag: Tag | None) -> str:
@@ -33,7 +35,7 @@ def kind_of(tag: Tag | None) -> str:
     the *history* that was reused before; *other* if no call has claimed it."""
     if tag is None:
         return "other"
-    return "anchor" if tag.shared else ("prompt", "output", "history", "history")[tag.kind]
+    return "anchor" if tag.session == SHARED else _PRIVATE[tag.kind]
 
 
 @dataclass(slots=True)
@@ -195,33 +197,35 @@ class Counters:
         if tag is not None and tag.number < dispatch and (age := self.age(tag.number)) is not None:
             self.hit_ages.append(age)
 
-    def evicted(self, tag: Tag | None, tokens: int, value: float | None, reason: str) -> None:
-        """A node of ``tokens`` tokens went. ``reason``: what ordered it, value or recency."""
-        key = (kind_of(tag), reason)
-        self.evicted_nodes[key] = self.evicted_nodes.get(key, 0) + 1
-        self.evicted_tokens[key] = self.evicted_tokens.get(key, 0) + tokens
-        agent = None
-        if tag is not None:
-            agent = (tag.tenant, tag.agents[0]) if len(tag.agents) == 1 else None
-            if (age := self.age(tag.number)) is not None:
-                self.eviction_ages.append(age)
-        self._remember(Eviction(time.monotonic(), key[0], agent, tokens, value))
-
-    def _remember(self, new: Eviction) -> None:
-        """A node that goes bit by bit, as decoding needs room, is one entry."""
-        last = self.recent[-1] if self.recent else None
-        if last and last[1:3] == new[1:3] and last.value == new.value and new.at - last.at < 1:
-            self.recent.pop()
-            new = new._replace(tokens=last.tokens + new.tokens)
-        self.recent.append(new)
+    def evicted(self, gone: Iterable[tuple[Tag | None, int, float | None]], reason: str) -> None:
+        """Nodes went: tag, tokens and value of each. ``reason``: what ordered them."""
+        now, nodes, held = time.monotonic(), self.evicted_nodes, self.evicted_tokens
+        for tag, tokens, value in gone:
+            kind, agent = kind_of(tag), None
+            key = (kind, reason)
+            nodes[key] = nodes.get(key, 0) + 1
+            held[key] = held.get(key, 0) + tokens
+            if tag is not None:
+                agents = tag.agents
+                agent = (tag.tenant, agents[0]) if len(agents) == 1 else None
+                if self._known(tag.number):
+                    self.eviction_ages.append(now - self._used[tag.number % _DISPATCHES])
+            last = self.recent[-1] if self.recent else None
+            # A node that goes bit by bit, as decoding needs room, is one entry.
+            same = last and (kind, agent, value) == (last.kind, last.agent, last.value)
+            if last and same and now - last.at < 1:
+                self.recent[-1] = Eviction(now, kind, agent, last.tokens + tokens, value)
+            else:
+                self.recent.append(Eviction(now, kind, agent, tokens, value))
 
     def age(self, dispatch: int) -> float | None:
         """Seconds since that dispatch; None if it was before this process or too long ago."""
-        if self._first is None or not self._first <= dispatch <= self._last:
-            return None
-        if self._last - dispatch >= _DISPATCHES:
-            return None
-        return time.monotonic() - self._used[dispatch % _DISPATCHES]
+        known = self._known(dispatch)
+        return time.monotonic() - self._used[dispatch % _DISPATCHES] if known else None
+
+    def _known(self, dispatch: int) -> bool:
+        first, last = self._first, self._last
+        return first is not None and first <= dispatch <= last < dispatch + _DISPATCHES
 
     # -- the operator ------------------------------------------------------------------
 

@@ -54,7 +54,8 @@ class Underway(NamedTuple):
 class Calls:
     """The calls under way, by request id, and their passage into :class:`Scout`.
 
-    ``loaded``: tokens that warm-ups have brought back from a host tier.
+    ``loaded``: tokens that warm-ups have brought back from a host tier. ``settle``: the tree core's
+    to set, called before the calls under way change.
 
     At most ``MOST_CALLS`` are kept; should an end never be announced, the oldest is abandoned.
     """
@@ -71,6 +72,7 @@ class Calls:
         self._started: set[str] = set()
         self._pieces: dict[str, Underway] = {}
         self.loaded = 0
+        self.settle: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         return len(self._by_rid)
@@ -83,6 +85,7 @@ class Calls:
         """The request enters the queue. A retracted one that queues again has arrived before."""
         if rid in self._by_rid:
             return
+        self.settle()
         with self.counters.step("arrive"):
             dispatch = self.scout.observe(call)
         self._by_rid[rid] = Underway(dispatch, len(call.tokens), call.agent is not None)
@@ -94,6 +97,7 @@ class Calls:
 
     def warm(self, rid: str, prefix: Prefix) -> None:
         """A warm-up of ``prefix`` enters the queue: it marks nodes, and nothing is learned."""
+        self.settle()
         tenant, agent, session, number, anchor, tokens = prefix
         number = number or self.scout.clock
         dispatch = Dispatch(tenant, session, agent, number, anchor, labelled=True)
@@ -141,6 +145,7 @@ class Calls:
 
     def finish(self, rid: str, tokens: Tokens, cached: int) -> None:
         """The request ended well with ``tokens`` (prompt and output), ``cached`` of them hit."""
+        self.settle()
         underway = self._by_rid.get(rid)
         if underway is not None:
             new_tokens = self._unfollow(rid, tokens[underway.prompt :])
@@ -152,6 +157,7 @@ class Calls:
 
     def abandon(self, rid: str) -> None:
         """The request is gone without an end to learn from."""
+        self.settle()
         underway = self._pop(rid)
         if underway is not None:
             self._unfollow(rid, None)
@@ -242,7 +248,8 @@ def _complain_of_labels() -> None:
 
 
 def _tokens(*parts: Any) -> Tokens:
-    return np.concatenate([np.asarray(part, dtype=np.int32) for part in parts])
+    ids = [np.asarray(part, dtype=np.int32) for part in parts]
+    return ids[0] if len(ids) == 1 else np.concatenate(ids)
 
 
 def calls_of(tree_cache: Any) -> Calls | None:

@@ -16,37 +16,38 @@ import torch
 _NOTHING = torch.empty(0, dtype=torch.int64)
 
 
-class Victim(NamedTuple):
-    """A leaf about to be evicted.
+class Node(NamedTuple):
+    """A node as the binding describes it on a path.
 
     ``above``: id of the node above, the root's if there is no other. ``start``, ``end``: its
-    depths. ``children``: of the node itself, none if it is a leaf. ``parent``: what is known of
-    the node above, None of the root.
+    depths. ``slots``: tokens in memory. ``children``: how many, none if it is a leaf.
     """
 
     id: int
     above: int
     start: int
     end: int
+    slots: int | None
     children: int
-    parent: Parent | None
 
 
-class Parent(NamedTuple):
-    """The node above a victim: its depths, its children."""
+class Victim(NamedTuple):
+    """A :class:`Node` about to be evicted; ``parent``: the one above, None of the root."""
 
     id: int
+    above: int
     start: int
     end: int
+    slots: int | None
     children: int
+    parent: Node | None
 
 
 class RustNodes:
     """The nodes behind a ``RustUnifiedTreeCoreBinding``, by id. Each call is O(depth)."""
 
-    def __init__(self, binding: Any, bindings: Any) -> None:
+    def __init__(self, binding: Any) -> None:
         self._binding = binding
-        self._bindings = bindings
 
     def marked(self, records: Mapping[int, Any]) -> Iterator[tuple[Any, list[tuple[int, int]]]]:
         """Of each node with a tagged mark: the tag, and id and tokens of the nodes down to it."""
@@ -70,24 +71,17 @@ class RustNodes:
             return None
         if not path:
             return None
-        parent = None
-        if len(path) > 1:
-            number, _, start, end, _, children = path[-2]
-            parent = Parent(number, start, end, children)
-        _, above, start, end, _, children = path[-1]
-        return Victim(node, above, start, end, children, parent)
+        parent = Node._make(path[-2]) if len(path) > 1 else None
+        return Victim._make((*path[-1], parent))
 
     def unlocked(self, node: int) -> bool:
-        """Whether locking it takes tokens out of the evictable ones; leaves no lock behind."""
-        lock = self._binding.inc_lock_ref(node, [])
-        receipt = self._bindings.DecLockRefParamsBinding(
-            node_id=node,
-            skipped_lock_components=lock.skipped_lock_components,
-            component_lock_uuids=lock.component_lock_uuids,
-            component_host_lock_uuids=lock.component_host_lock_uuids,
-        )
-        self._binding.dec_lock_ref(node, receipt, False)
-        return bool(lock.delta)
+        """Whether a lock on it takes tokens out of the evictable ones; leaves no lock behind."""
+        binding = self._binding
+        before = binding.full_evictable_size()
+        binding.inc_full_pin(node)
+        held = before - binding.full_evictable_size()
+        binding.dec_full_pin(node)
+        return bool(held)
 
     def split(self, victim: Victim, head: Any) -> Victim:
         """Make ``head``, the first tokens of the victim as int32, a node of their own.

@@ -170,6 +170,7 @@ def on_evict_for_alloc(
     calls = getattr(core, "scout_calls", None)
     if calls is None:
         return evict(cache, params, **kwargs)
+    core.one_by_one = bool(kwargs)
     if not kwargs:
         core.shortfall = params.num_tokens
     try:
@@ -177,3 +178,4 @@ def on_evict_for_alloc(
             return evict(cache, params, **kwargs)
     finally:
         core.shortfall = None
+        core.one_by_one = False

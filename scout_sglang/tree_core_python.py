@@ -246,7 +246,7 @@ class ScoutTreeCore(UnifiedTreeCore):
             return
         strategy, tag = self.eviction_strategy, getattr(node, "scout_tag", None)
         reason = "recency" if strategy.by_recency else "blend" if strategy.blends else "value"
-        self.scout_calls.counters.evicted(tag, len(node.key), None, reason)
+        self.scout_calls.counters.evicted([(tag, len(node.key), None)], reason)
 
     def evict_device_end(self, component_type: ComponentType) -> None:
         super().evict_device_end(component_type)

@@ -24,6 +24,8 @@ def why_off(scheduler: Any, config: IdentityConfig) -> str | None:
         "pipeline stages": parallel.pp_size > 1,
         "attention groups (DP attention)": parallel.attn_dp_enabled,
         "context-parallel ranks": parallel.attn_cp_size > 1,
+        # A piece in the namespace of an adapter that was unloaded would load it again, or fail.
+        "LoRA adapters": scheduler.enable_lora,
         "speculative decoding": not scheduler.spec_algorithm.is_none(),
         "a diffusion model": scheduler.dllm_config is not None,
         "elastic expert parallelism": get_exec().moe.elastic_ep_backend is not None,

@@ -16,6 +16,12 @@ from scout_sglang.tokens import token_array
 _ID = (1 << ID_BITS) - 1
 CLASSES = 256
 """Classes of leaves that are looked at for victims: those worth least when last valued."""
+LEAVES = 1024
+"""Leaves that are looked at where they are in no classes: the longest unused.
+
+Eviction takes what is worth least of all leaves, so what has to go is never worth more than what is
+found here.
+"""
 
 
 class CacheRoom:
@@ -77,7 +83,9 @@ class CacheRoom:
         return [node for _, node in sorted(leaves)]
 
     def _python_victims(self, worth: Worth) -> Iterator[tuple[float, int]]:
-        leaves = list(self._core.evictable_device_leaves)
+        leaves = heapq.nsmallest(
+            LEAVES, self._core.evictable_device_leaves, key=lambda n: (n.last_access_time, n.id)
+        )
         worths = [worth(getattr(leaf, "scout_tag", None)) for leaf in leaves]
         for n in sorted(range(len(leaves)), key=lambda n: (worths[n], leaves[n].id)):
             yield worths[n], len(leaves[n].key)

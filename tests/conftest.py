@@ -12,6 +12,21 @@ settings.register_profile("explore")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 
+def pytest_collection_modifyitems(items):
+    """Where two processes share the tests: one has all that share servers, a file is not split."""
+    for item in items:
+        servers = item.path.parent.name == "server"
+        item.add_marker(pytest.mark.xdist_group("servers" if servers else str(item.path)))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What tests have measured and recorded as such."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "measured":
+                terminalreporter.write_line(value)
+
+
 @pytest.fixture
 def sglang_start(monkeypatch):
     """Parse and resolve arguments with SGLang's own code, up to where it would load the model.

@@ -10,7 +10,7 @@ import yaml
 from scout_sglang import compat, embedded, launch, plugin
 
 RECIPES = Path(__file__).parents[1] / "launch"
-CONFIGS = sorted(RECIPES.glob("*.yaml"))
+CONFIGS = sorted(path for path in RECIPES.glob("*.yaml") if path.stem != "compose")
 
 MODEL = {
     "architectures": ["LlamaForCausalLM"],

@@ -3,8 +3,12 @@
 import pytest
 
 from evals import serve_bench
-from evals.serving.bench_tool import mooncake_sample
-from evals.serving.samples import Run, Sample, ratios, summarise, sustainable_rate
+from evals.serving.bench_tool import run_of as run_of_tool
+from evals.serving.report import factor, report, sustainable_rate
+from evals.serving.runs import Place, Record, RunLog
+from evals.serving.samples import Run, Sample, ratios, summarise
+
+SETUP = {"model": "tiny", "ids": True}
 
 
 def run_of(scale, sessions=8):
@@ -33,6 +37,8 @@ def test_ratios_hold_the_truth_in_their_intervals():
     assert found["turn_ms"]["ratio"] == 0.5
     assert found["ttft_ms"]["low"] < 103.5 / 203.5 < found["ttft_ms"]["high"]
     assert found["session_seconds"]["ratio"] == pytest.approx(1.2 / 1.4, abs=1e-4)
+    assert found["ttft_p95_ms"]["ratio"] == pytest.approx(107 / 207, abs=1e-4)
+    assert found["tokens_per_second"]["ratio"] == pytest.approx(15.4 / 15.2, abs=1e-4)
 
 
 def test_sessions_that_only_one_server_finished_are_left_out_of_the_ratio():
@@ -58,14 +64,65 @@ def test_a_policy_is_a_name_or_the_flags_of_its_server():
     flags = serve_bench.policy_flags(options)
     assert flags["tlru"][:2] == ["--radix-eviction-policy", "tlru"]
     assert flags["mine"] == ["--page-size", "4"]
+    cold = serve_bench.policy_flags(serve_bench.parse(["--policies", "scout-cold"]))["scout-cold"]
+    assert cold[-1] == '{"warmup": false}'
     with pytest.raises(ValueError, match="--flags: 'mine' is not NAME=FLAGS"):
         serve_bench.policy_flags(serve_bench.parse(["--flags", "mine"]))
 
 
-def test_a_mooncake_sample_has_the_formats_fields_and_growing_chats():
-    rows = mooncake_sample(40, seed=1)
-    assert rows == mooncake_sample(40, seed=1)
-    assert [row["timestamp"] for row in rows] == sorted(row["timestamp"] for row in rows)
-    prompts = [tuple(row["hash_ids"]) for row in rows]
-    grown = [p for i, p in enumerate(prompts) if any(p[: len(q)] == q for q in prompts[:i])]
-    assert len(grown) > 5
+def test_the_factor_between_sustainable_rates_has_an_interval_or_is_unknown():
+    pairs = {1.0: [(run_of(1), run_of(1))], 2.0: [(run_of(5), run_of(3))]}
+    found = factor(pairs, budget_ms=250)
+    assert found["factor"] == pytest.approx(1.733 / 1.366, abs=1e-2)
+    assert found["low"] < found["factor"] < found["high"]
+    assert factor(pairs, budget_ms=50) is None
+    assert factor(pairs, budget_ms=400) is None
+
+
+def test_a_report_pairs_the_repeats_that_both_policies_have():
+    kept = [("lru", 0, 2), ("lru", 1, 2), ("scout", 1, 1)]
+    records = [
+        Record(Place("app", 0.5, repeat, policy), run_of(scale), {"faults": repeat})
+        for policy, repeat, scale in kept
+    ]
+    [found] = report(records, ["lru", "scout", "slru"], [200])
+    [point] = found["points"]
+    assert list(point["policies"]) == ["lru", "scout"]
+    assert point["policies"]["lru"]["repeats"] == [0, 1]
+    assert point["policies"]["scout"]["books"] == {"faults": 1}
+    assert point["policies"]["scout"]["ratios"]["recomputed_tokens"]["ratio"] == 0.5
+    assert found["sustainable"] == []
+
+
+def test_runs_are_kept_line_by_line_and_one_cut_short_is_made_again(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    log = RunLog(path, SETUP)
+    records = [Record(Place("app", 0.5, n, "scout"), run_of(1), {"faults": 0}) for n in (0, 1, 2)]
+    for record in records[:2]:
+        log.add(record)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 20)
+    log = RunLog(path, SETUP)
+    assert list(log.records.values()) == records[:1]
+    log.add(records[2])
+    assert RunLog(path, SETUP).records.keys() == {records[0].place, records[2].place}
+    with pytest.raises(ValueError, match="another set-up"):
+        RunLog(path, {**SETUP, "ids": False})
+
+
+def test_sglangs_own_tool_is_read_request_by_request_and_a_failed_one_is_an_error():
+    figures = {
+        "ttfts": [0.1, 0.3],
+        "itls": [[0.01, 0.02], []],
+        "input_lens": [50, 60],
+        "output_lens": [3, 1],
+        "cached_tokens": [0, 40],
+        "errors": ["", ""],
+        "duration": 4.0,
+    }
+    run = run_of_tool(figures)
+    assert run.seconds == 4.0
+    assert summarise(run)["recomputed_tokens"] == 70
+    assert run.samples[0].latency_ms == pytest.approx(130)
+    with pytest.raises(RuntimeError, match="1 requests failed, first: refused"):
+        run_of_tool({**figures, "errors": ["", "refused"]})

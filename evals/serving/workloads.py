@@ -17,6 +17,7 @@ from evals.app.team import load_team
 from evals.app.workload import Call, build_workload
 from evals.clients import together
 from evals.demo import Tokenizer, dry_prompts
+from evals.serving import bench_tool
 from evals.serving.load import drive
 from evals.serving.samples import Run, Sample
 from scout_sglang.replay.formats.detect import reader_for
@@ -104,6 +105,21 @@ def frameworks(
         return Run(samples, broken)
 
     return Workload(f"clients:{','.join(names)}", send, ())
+
+
+def bench(name: str, requests: int, model: str) -> Workload:
+    """One of the workloads of SGLang's own tool.
+
+    Raises ValueError for an unknown one.
+    """
+    if name not in bench_tool.WORKLOADS:
+        known = ", ".join(bench_tool.WORKLOADS)
+        raise ValueError(f"bench: must name some of {known}, not {name!r}")
+
+    def send(url: str, rate: float, seed: int, logs: Path) -> Run:
+        return bench_tool.bench(name, url, model, logs, requests=requests, rate=rate, seed=seed)
+
+    return Workload(f"bench:{name}", send, ())
 
 
 def needed_tokens(sessions: Sequence[Session], timing: Timing) -> int:

@@ -14,7 +14,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,15 +22,34 @@ BLOCK = 512
 MOST_BLOCKS = 60
 
 
-def write_sample(path: Path, requests: int = 600, per_second: float = 1.0, seed: int = 0) -> Path:
-    """Write ``requests`` requests, ``per_second`` of them on average, in order of time."""
+def write_sample(
+    path: Path,
+    requests: int = 600,
+    per_second: float = 1.0,
+    seed: int = 0,
+    *,
+    most_blocks: int = MOST_BLOCKS,
+    most_output: int | None = None,
+) -> Path:
+    """Write ``requests`` requests, ``per_second`` of them on average, in order of time.
+
+    No prompt is longer than ``most_blocks`` blocks, no answer than ``most_output`` tokens.
+    """
+    limits = _Limits(most_blocks * BLOCK, most_output or most_blocks * BLOCK)
     with path.open("w", encoding="utf-8") as file:
-        for line in itertools.islice(_lines(per_second, seed), requests):
+        for line in itertools.islice(_lines(per_second, seed, limits), requests):
             file.write(json.dumps(line) + "\n")
     return path
 
 
-def _lines(per_second: float, seed: int) -> Iterator[dict[str, Any]]:
+class _Limits(NamedTuple):
+    """In tokens."""
+
+    prompt: int
+    output: int
+
+
+def _lines(per_second: float, seed: int, limits: _Limits) -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     numbers = itertools.count(1)
     started = itertools.count()
@@ -39,7 +58,7 @@ def _lines(per_second: float, seed: int) -> Iterator[dict[str, Any]]:
     while True:
         while not underway or arrival <= underway[0][0]:
             arrival += rng.exponential(_Conversation.MEAN_TURNS / per_second)
-            heapq.heappush(underway, (arrival, next(started), _Conversation(rng, numbers)))
+            heapq.heappush(underway, (arrival, next(started), _Conversation(rng, numbers, limits)))
         now, order, conversation = heapq.heappop(underway)
         yield {"timestamp": int(1000 * now), **conversation.turn()}
         if conversation.goes_on():
@@ -52,18 +71,18 @@ class _Conversation:
 
     MEAN_TURNS = 2.5
 
-    def __init__(self, rng: np.random.Generator, numbers: Iterator[int]):
-        self.rng, self.numbers = rng, numbers
+    def __init__(self, rng: np.random.Generator, numbers: Iterator[int], limits: _Limits):
+        self.rng, self.numbers, self.limits = rng, numbers, limits
         self.blocks, self.size = [0], BLOCK
         self.answer = 0
 
     def turn(self) -> dict[str, Any]:
         asked = int(self.rng.lognormal(8.2, 1.2)) if self.size == BLOCK else 40 + self.answer
-        self.size = min(self.size + max(1, asked), MOST_BLOCKS * BLOCK)
+        self.size = min(self.size + max(1, asked), self.limits.prompt)
         while len(self.blocks) < self.size // BLOCK:
             self.blocks.append(next(self.numbers))
         tail = [next(self.numbers)] if self.size % BLOCK else []
-        self.answer = 1 + int(self.rng.lognormal(5.5, 0.8))
+        self.answer = min(1 + int(self.rng.lognormal(5.5, 0.8)), self.limits.output)
         return {
             "input_length": self.size,
             "output_length": self.answer,
@@ -71,5 +90,5 @@ class _Conversation:
         }
 
     def goes_on(self) -> bool:
-        room = self.size + self.answer < MOST_BLOCKS * BLOCK
+        room = self.size + self.answer < self.limits.prompt
         return room and self.rng.random() < 1 - 1 / self.MEAN_TURNS

@@ -5,6 +5,7 @@ import pytest
 
 from evals.identity_quality import measure
 from evals.mixes import MIXES, Client, Writer, applications
+from radix_policy import trie
 from radix_policy.anchors import AnchorIndex
 from radix_policy.config import IdentityConfig
 from radix_policy.hashing import rolling
@@ -64,6 +65,12 @@ def test_documents_sent_one_by_one_are_one_agent() -> None:
     assert quality.v > 0.98
 
 
+def test_a_worker_whose_history_begins_anew_at_every_call_is_one_agent() -> None:
+    quality, _ = agents_of(Client(managed=True), count=2, sessions=40)
+    assert quality.v > 0.99
+    assert quality.agents == quality.agents_true == 12
+
+
 def test_an_accepted_agent_keeps_its_id() -> None:
     index, writer = AnchorIndex(4096), Writer(0)
     header, one, other = writer.text(48), writer.text(200), writer.text(200)
@@ -77,6 +84,38 @@ def test_an_accepted_agent_keeps_its_id() -> None:
     for ids in seen.values():
         assert len(set(ids[60:])) == 1
     assert seen[0][-1] != seen[1][-1]
+
+
+def test_agents_of_many_sessions_that_call_in_strict_turn_are_told_apart() -> None:
+    index, writer = AnchorIndex(4096), Writer(0)
+    agents = [writer.text(100) for _ in range(3)]
+    for turn in range(8):
+        found: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
+        for session in range(300):
+            which = (session + turn) % 3
+            H = rolling(np.array(agents[which] + writer.text(40), dtype=np.int32))
+            found[which].add(index.observe(index.locate(H), H, session))
+    assert [len(ids) for ids in found.values()] == [1, 1, 1]
+    assert len(set.union(*found.values())) == 3
+
+
+def test_what_nodes_remember_of_sessions_is_bounded(monkeypatch) -> None:
+    monkeypatch.setattr(trie, "_SESSIONS_PER_NODE", 50)
+    monkeypatch.setattr(trie, "_MOST_USES", 400)
+    monkeypatch.setattr(trie, "_FEW_SESSIONS", 5)
+    index, rng = AnchorIndex(256), np.random.default_rng(0)
+    anchors = rng.integers(0, 30_000, (30, 64), dtype=np.int32)
+    for session in range(2000):
+        tail = rng.integers(0, 30_000, 20, dtype=np.int32)
+        H = rolling(np.concatenate([anchors[session % 30], tail]))
+        index.observe(index.locate(H), H, session)
+    held = [len(node.used or ()) for node in nodes_of(index._trie.root)]
+    assert max(held) <= 50
+    assert sum(held) == index._trie.uses <= 400 + 5 * len(held)
+
+
+def nodes_of(node: trie.Node) -> list[trie.Node]:
+    return [node, *(below for child in node.children.values() for below in nodes_of(child))]
 
 
 def test_a_flood_of_prompts_keeps_the_index_bounded_and_its_agents_known() -> None:

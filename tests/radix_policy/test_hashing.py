@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radix_policy.hashing import HashMap, distinct, prefix_hashes, rolling, window_hashes
+from radix_policy.hashing import HashMap, counted, distinct, prefix_hashes, rolling, window_hashes
 
 EXPECTED = ["0x0", "0x6e789e6aa1b965f5", "0xb8b42898d9e45970", "0xfb2cca9b4d01a2b5"]
 TOKENS = st.lists(st.integers(0, 60_000), min_size=1, max_size=60)
@@ -35,11 +35,6 @@ def test_a_window_has_one_hash_wherever_it_lies(head, window, tail) -> None:
     assert window_hashes(H, len(head), len(head) + n, n) == alone
 
 
-def test_stepped_windows_are_every_other_one_of_all() -> None:
-    H = rolling(np.arange(50, dtype=np.int32))
-    assert np.array_equal(window_hashes(H, 3, 41, 8)[::3], window_hashes(H, 3, 41, 8, step=3))
-
-
 def test_a_range_shorter_than_the_window_has_none() -> None:
     assert len(window_hashes(rolling(array([1, 2, 3])), 0, 3, 4)) == 0
 
@@ -58,6 +53,12 @@ def test_distinct_agrees_with_numpy(values) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
+@given(st.lists(st.integers(-3, 9), min_size=1))
+def test_counted_agrees_with_numpy(values) -> None:
+    found, counts = np.unique(array(values), return_counts=True)
+    assert counted(array(values)) == list(zip(found.tolist(), counts.tolist(), strict=True))
+
+
 def keys(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**64, n, dtype=np.uint64)
 
@@ -67,6 +68,12 @@ def test_a_growing_table_keeps_nearly_all_it_was_given() -> None:
     for part in range(0, 4000, 100):
         table.put(k[part : part + 100], np.arange(part, part + 100, dtype=np.int32))
     assert (table.get(k) == np.arange(4000)).mean() > 0.9
+
+
+def test_a_key_asked_for_alone_has_the_value_that_it_has_among_others() -> None:
+    table, k = HashMap(max_bits=12), keys(300)
+    table.put(k[:200], np.arange(-100, 100, dtype=np.int32))
+    assert [table.value(key) for key in k.tolist()] == table.get(k).tolist()
 
 
 def test_a_full_table_forgets_the_old_and_stays_small() -> None:

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 from radix_policy import passage
 
 EDGES = 2.0 ** (np.arange(81) / 4)
+BINS = passage.GapBins.of(EDGES)
 FIRST = np.array([0])
 
 
@@ -85,7 +86,7 @@ def test_the_gap_tail_falls_and_the_remaining_discount_rises_towards_the_end_of_
     weights = np.zeros((3, 80))
     weights[:, 16] = 1.0
     age = np.array([1.0, 14.0, 200.0])
-    tail, phi = passage.gap_tail(weights, np.arange(len(age)), EDGES, age, horizon=20.0)
+    tail, phi = passage.gap_tail(weights, np.arange(len(age)), BINS, age, horizon=20.0)
     centre = 2.0 ** (16.5 / 4)
     assert tail.tolist() == [1.0, 1.0, 0.0]
     assert phi[0] == pytest.approx(np.exp(-(centre - 1) / 20))
@@ -96,7 +97,7 @@ def test_the_gap_tail_falls_and_the_remaining_discount_rises_towards_the_end_of_
 def test_tail_and_discount_are_the_sums_over_the_bins_that_lie_ahead(edge: int) -> None:
     weights = np.random.default_rng(edge).random((1, 80))
     ahead, centre = weights[0, edge:], np.sqrt(EDGES[:-1] * EDGES[1:])[edge:]
-    tail, phi = passage.gap_tail(weights, FIRST, EDGES, EDGES[edge : edge + 1], horizon=50.0)
+    tail, phi = passage.gap_tail(weights, FIRST, BINS, EDGES[edge : edge + 1], horizon=50.0)
     assert tail[0] == pytest.approx(ahead.sum() / weights.sum())
     worth = ahead @ np.exp(-(centre - EDGES[edge]) / 50)
     assert phi[0] == pytest.approx(min(worth / ahead.sum(), 1.0))
@@ -104,7 +105,7 @@ def test_tail_and_discount_are_the_sums_over_the_bins_that_lie_ahead(edge: int) 
 
 def test_ages_outside_of_the_bins_count_as_the_nearest_one() -> None:
     ages = np.array([0.5, 2.0**21])
-    tail, phi = passage.gap_tail(np.ones((1, 80)), np.array([0, 0]), EDGES, ages, 1000.0)
+    tail, phi = passage.gap_tail(np.ones((1, 80)), np.array([0, 0]), BINS, ages, 1000.0)
     assert tail.tolist() == [1.0, 0.0]
     assert phi[0] > 0.0 == phi[1]
 
@@ -113,7 +114,7 @@ def test_half_of_the_bin_that_holds_the_age_lies_ahead() -> None:
     weights = np.zeros((1, 80))
     weights[0, 16:18] = 3.0
     age = np.array([(EDGES[16] + EDGES[17]) / 2])
-    tail, phi = passage.gap_tail(weights, FIRST, EDGES, age, horizon=1e9)
+    tail, phi = passage.gap_tail(weights, FIRST, BINS, age, horizon=1e9)
     assert tail[0] == pytest.approx(0.75)
     assert phi[0] == pytest.approx(1.0)
 

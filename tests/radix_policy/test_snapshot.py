@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from radix_policy import signatures, snapshot
 from radix_policy.call import Call, NodeKind
 from radix_policy.config import POLICIES
-from radix_policy.hashing import prefix_hashes, rolling, window_hashes
+from radix_policy.hashing import mix, prefix_hashes, rolling, window_keys
 from radix_policy.identity import _Agent
 from radix_policy.scout import Scout
 from radix_policy.snapshot import SnapshotError
@@ -119,7 +119,7 @@ def test_a_file_with_a_pickle_in_it_is_refused_unread():
 
 
 def test_a_future_version_is_refused_by_number():
-    refused(with_header(WHOLE, version=99), "a state of version 99; this scout reads version 1")
+    refused(with_header(WHOLE, version=99), "a state of version 99; this scout reads version 2")
 
 
 def test_a_state_with_other_fields_is_refused_though_its_version_is_the_same():
@@ -226,8 +226,13 @@ def test_no_token_label_or_hash_of_private_text_is_in_the_file(warm_start):
         H = rolling(np.concatenate([shared, words, text(500 + k, 60)]))
         own = np.arange(len(shared) + 1, len(H))
         hashes = [H[own], prefix_hashes(H, own)]
-        hashes += [window_hashes(H, len(shared), len(H) - 1, width) for width in (8, 16, 32)]
-        assert not np.isin(np.concatenate(hashes), held).any()
+        for width in (8, 16, 32):
+            keys = window_keys(H, len(shared), len(H) - 1, width)
+            hashes += [keys, mix(keys)]
+        hashes = np.concatenate(hashes)
+        assert not np.isin(hashes, held).any()
+        # Tables keep half of a hash, and a value in place of the other half.
+        assert not np.isin(hashes << np.uint64(32), held >> np.uint64(32) << np.uint64(32)).any()
     assert len(held) > 5  # the shared text's
 
 

@@ -234,3 +234,19 @@ def test_of_more_sessions_than_are_valued_the_longest_silent_are_worth_nothing(m
     assert worth[1] > 0.5 and min(worth[6:]) > 0.0
     value.arrive(0, 0, 12)
     assert value.worth(0, (0,), NodeKind.PROMPT, used=1, now=12) > 0.5
+
+
+def test_the_guess_that_is_judged_is_the_likeliest_by_the_prediction() -> None:
+    value, rng = ScoutValue(ScoutConfig(), Horizon(20_000)), np.random.default_rng(0)
+    right = 0
+    for now in range(1, 400):
+        session = int(rng.integers(12))
+        agent = int((rng.integers(3) + session) % 7)
+        chances = value.predict(session)
+        guess = value.arrive(session, agent, now, judge=True)
+        value.depart(session, agent)
+        assert (guess is None) == (not chances)
+        if guess is not None and agent in chances:
+            assert chances[guess] == max(chances.values())
+            right += guess == agent
+    assert right > 100

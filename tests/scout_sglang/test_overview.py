@@ -80,7 +80,7 @@ def test_counts_are_bounded(monkeypatch):
     for number in range(1000):
         counted.arrived(number)
         counted.served((0, number), 10, 4, 3)
-        counted.evicted(Tag(0, SHARED, (number,), NodeKind.PROMPT), 5, 0.5, "value")
+        counted.evicted([(Tag(0, SHARED, (number,), NodeKind.PROMPT), 5, 0.5)], "value")
         counted.changed("mode", "on", "shadow")
     assert len(counted.by_agent) == 10
     assert counted.other.calls == 990

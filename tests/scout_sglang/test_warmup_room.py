@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from radix_policy.peek import Peek
 from radix_policy.prefix_store import Prefix
 from radix_policy.tags import SHARED
+from scout_sglang import warmup_room
 from scout_sglang.replay.policies import Setting
 from scout_sglang.replay.policies.ours import build
 from scout_sglang.replay.request import LabRequest
-from scout_sglang.warmup_room import CacheRoom
+from scout_sglang.warmup_room import LEAVES, CacheRoom
 from tests.scout_sglang.lab import evict, span
 
 CAPACITY = 512
@@ -85,34 +86,37 @@ def test_looking_changes_nothing_that_is_decided_later(core, program):
     one.cache.sanity_check()
 
 
-@cores
+@pytest.mark.parametrize(("core", "leaves"), [("rust", LEAVES), ("python", LEAVES), ("python", 3)])
 @settings(deadline=None, max_examples=25)
 @given(calls, st.integers(1, 120))
 def test_what_is_evicted_for_an_allocation_is_worth_no_more_than_was_foreseen(
-    core, program, tokens
+    core, leaves, program, tokens
 ):
     lab = Calls(core, guard=False)
     for step in program:
         lab.call(*step)
     held, highest = 0, 0.0
-    for value, size in lab.victims():
-        highest, held = max(highest, value), held + size
-        if held >= tokens:
-            break
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warmup_room, "LEAVES", leaves)
+        for value, size in lab.victims():
+            highest, held = max(highest, value), held + size
+            if held >= tokens:
+                break
     peek = Peek(lab.scout)
     gone = []
     core_of = lab.cache.tree_core
-    evict_leaf = core_of.evict_device_leaf
+    name = "_evicted" if core == "rust" else "evict_device_leaf"
+    goes = getattr(core_of, name)
 
-    def seen(node, *args):
+    def seen(victim, *args):
         if core == "rust":
-            tag = core_of.records[node].tag
+            tag = core_of.records[victim.id].tag
         else:
-            tag = getattr(core_of.node_by_id(node), "scout_tag", None)
+            tag = getattr(core_of.node_by_id(victim), "scout_tag", None)
         gone.append(peek.worth(tag))
-        return evict_leaf(node, *args)
+        return goes(victim, *args)
 
-    core_of.evict_device_leaf = seen
+    setattr(core_of, name, seen)
     freed = evict(lab, tokens)
     if held >= tokens:
         assert freed >= tokens

@@ -55,7 +55,7 @@ ON_RUST = {
 }
 ON_IDLE = {
     "radix_policy.scout:Scout.act": {"warmup"},
-    "scout_sglang.warmup_request:request": {"warmup"},
+    "scout_sglang.warmup:request": {"warmup"},
     "scout_sglang.warmup:Warmup._landed": {"warmup"},
 }
 
