@@ -14,7 +14,8 @@ pytestmark = pytest.mark.server
 
 def test_the_saving_foretold_for_the_demos_calls_comes_true_within_15_percent(tmp_path):
     model = os.environ.get("SCOUT_TEST_MODEL") or tiny_model_path()
-    options = demo.parse(["--model-path", model, "--out", str(tmp_path)])
+    fewer = ["--sessions", "6", "--sessions-live", "4"]
+    options = demo.parse(["--model-path", model, "--out", str(tmp_path), *fewer])
     workload, capacity = shadow_check.demo_workload(options)
     shadow, requests = shadow_check.serve("shadow", workload, capacity, options, None)
     on, _ = shadow_check.serve("on", workload, capacity, options, requests)
