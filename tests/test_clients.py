@@ -2,9 +2,11 @@
 
 import inspect
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from evals.clients import identity
 from evals.clients.judge import judge
@@ -12,6 +14,8 @@ from evals.clients.plan import ROLES, make_plans, prompts, role_in, tasks
 from evals.clients.record import turns_of, write_trace
 from evals.clients.session import ModelCall, SessionRun
 from evals.clients.tools import TOOLS_OF, Toolbox
+from scout_sglang.embedded import embedded_model_path
+from tests.tiny_model import whole_words
 
 
 @pytest.fixture
@@ -138,3 +142,11 @@ def test_a_trace_is_judged_at_a_share_of_its_working_set(tmp_path):
     assert found["capacity"] <= found["working_set"]
     assert tokens["belady"] <= min(tokens["lru"], tokens["scout"])
     assert max(tokens.values()) < found["prompt_tokens"]
+
+
+def test_whole_words_read_back_as_the_same_tokens():
+    tokenizer = Tokenizer.from_file(f"{embedded_model_path()}/tokenizer.json")
+    words, rng = np.flatnonzero(whole_words()), np.random.default_rng(0)
+    for _ in range(50):
+        answer = rng.choice(words, 24).tolist()
+        assert tokenizer.encode(tokenizer.decode(answer)).ids == answer

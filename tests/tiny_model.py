@@ -18,25 +18,46 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jin
 
 
 def tiny_model_path(
-    *, layers: int = 2, heads: int = 4, kv_heads: int = 2, head_dim: int = 16, seed: int = 0
+    *,
+    layers: int = 2,
+    heads: int = 4,
+    kv_heads: int = 2,
+    head_dim: int = 16,
+    seed: int = 0,
+    words: bool = False,
 ) -> str:
     """Folder of a float32 Llama with random weights, built once per set of arguments.
 
     Its defaults divide over two tensor-parallel ranks. The text it writes is noise, but the
     same noise for the same prompt: logits are spread enough that greedy decoding rarely ties.
+    With ``words`` it writes whole words alone, greedily: text that has been read back has the same
+    tokens again, as a trained model's has, while other noise is cut up anew.
     """
     name = f"tiny-llama-{layers}l-{heads}h-{kv_heads}kv-{head_dim}d-seed{seed}"
+    name += "-words" if words else ""
     hidden = heads * head_dim
 
     def build(folder: Path) -> None:
         config = _config(layers=layers, heads=heads, kv_heads=kv_heads, hidden=hidden)
         (folder / "config.json").write_text(json.dumps(config, indent=2))
         weights = _weights(np.random.default_rng(seed), layers, hidden, kv_heads * head_dim)
+        if words:
+            # Of so many logits around zero the greatest is never a zero.
+            weights["lm_head.weight"][~whole_words()] = 0
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
         for file in TOKENIZER_FILES:
             shutil.copy(Path(embedded_model_path()) / file, folder)
 
     return str(build_once(name, build))
+
+
+def whole_words() -> np.ndarray:
+    """Which tokens are a space and a word in ASCII letters, shape (VOCAB,)."""
+    tokenizer = json.loads((Path(embedded_model_path()) / "tokenizer.json").read_text())
+    mask = np.zeros(VOCAB, dtype=bool)
+    for token, number in tokenizer["model"]["vocab"].items():
+        mask[number] = token[0] == "Ġ" and token[1:].isascii() and token[1:].isalpha()
+    return mask
 
 
 def _config(*, layers: int, heads: int, kv_heads: int, hidden: int) -> dict[str, object]:
@@ -94,4 +115,5 @@ if __name__ == "__main__":
     cli = argparse.ArgumentParser(description="Build a random Llama and print its folder.")
     for name, default in (("layers", 2), ("heads", 4), ("kv-heads", 2), ("head-dim", 16)):
         cli.add_argument(f"--{name}", type=int, default=default)
+    cli.add_argument("--words", action="store_true", help="write nothing but whole words")
     print(tiny_model_path(**vars(cli.parse_args())))
