@@ -38,6 +38,7 @@ def test_ratios_hold_the_truth_in_their_intervals():
     assert found["ttft_ms"]["low"] < 103.5 / 203.5 < found["ttft_ms"]["high"]
     assert found["session_seconds"]["ratio"] == pytest.approx(1.2 / 1.4, abs=1e-4)
     assert found["ttft_p95_ms"]["ratio"] == pytest.approx(107 / 207, abs=1e-4)
+    assert "tokens_per_second" not in ratios([run_of(2)], [run_of(1)])
     assert found["tokens_per_second"]["ratio"] == pytest.approx(15.4 / 15.2, abs=1e-4)
 
 

@@ -39,6 +39,8 @@ def draw_ratios(axes, workload, quantities=tuple(COLUMNS)):
     """Each policy's ratio to the first, quantity by quantity, at the lowest rate."""
     policies = workload["points"][0]["policies"]
     compared = [name for name, measured in policies.items() if "ratios" in measured]
+    known = [policies[name]["ratios"] for name in compared]
+    quantities = [q for q in quantities if all(q in ratios for ratios in known)]
     for place, name in enumerate(compared):
         found = [policies[name]["ratios"][quantity] for quantity in quantities]
         axes.errorbar(
@@ -117,6 +119,8 @@ if "bench" in REPORTS:
         draw_ratios(axes, workload, ("recomputed_tokens", "ttft_ms", "tokens_per_second"))
     figure.tight_layout()
     print(table(HEADS, [row for workload in found for row in rows_of(workload)]))
+else:
+    print("not measured yet")
 
 # %% [markdown]
 # ## Up to saturation
@@ -154,3 +158,5 @@ if "sweep" in REPORTS:
     print(table(["budget, ms", *policies, "scout / lru"], rows))
     low, high = PAPER_FACTOR
     print(f"The paper (CacheScout, arXiv 2608.14624): {low:g} to {high:g} times.")
+else:
+    print("not measured yet")

@@ -110,8 +110,9 @@ print("published: -18 to -45 %")
 # ## Fig. 9, 10, 11: load
 #
 # Published: 1.7 to 12 times the arrival rate within the same TTFT; which load and which model
-# belong to which of the three figures, and their curves, is not known here. Ours is one sweep of
-# the six agents up to saturation, with one model, one cache size and two policies.
+# belong to which of the three figures, and their curves, is not known here. Ours would be a sweep
+# of the six agents up to saturation, with one model, one cache size and two policies; it is drawn
+# where it has been measured.
 
 # %%
 if "sweep" in REPORTS:
@@ -133,6 +134,8 @@ if "sweep" in REPORTS:
                 f"within {found['budget_ms']:,.0f} ms: {factor['factor']:.2f} times "
                 f"[{factor['low']:.2f}, {factor['high']:.2f}]"
             )
+else:
+    print("no sweep to saturation measured yet")
 print("published: {:g} to {:g} times".format(*PAPER_FACTOR))
 
 # %% [markdown]

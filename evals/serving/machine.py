@@ -13,8 +13,8 @@ _TICK = os.sysconf("SC_CLK_TCK")
 class Meter:
     """From its making to :meth:`share`. Linux only.
 
-    Programs of lower priority (a positive nice value) yield and are not counted, so the command
-    itself must run at the usual priority.
+    Programs of lower priority (a positive nice value) yield and are not counted, though on few
+    cores they slow a run somewhat; the command itself must run at the usual priority.
     """
 
     def __init__(self, group: int) -> None:

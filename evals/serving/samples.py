@@ -105,7 +105,8 @@ def ratios(
     Runs are paired by their place, sessions by name, calls by their place in the session: both
     served the same. The bootstrap draws repeats and, within each, sessions with all their calls,
     so that one repeat has an interval too (Efron and Tibshirani, 1993); what differs only between
-    repeats shows with two or more of them. A run's throughput is drawn with its repeat alone.
+    repeats shows with two or more of them. A run's throughput is drawn with its repeat alone, and
+    left out where there is one.
 
     Raises ValueError if the two have no session in common.
     """
@@ -117,10 +118,13 @@ def ratios(
         chosen = [pairs[i] for i in rng.integers(len(pairs), size=len(pairs))]
         drawn[number] = _ratio(chosen, [pair.draw(rng) for pair in chosen])
     low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
-    return {
+    found = {
         name: {"ratio": round(r, 4), "low": round(lo, 4), "high": round(hi, 4)}
         for name, r, lo, hi in zip(RATIOS, whole.tolist(), low.tolist(), high.tolist(), strict=True)
     }
+    if len(pairs) == 1:
+        del found["tokens_per_second"]
+    return found
 
 
 class Pair:
