@@ -12,6 +12,7 @@ settings.register_profile("explore")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Where two processes share the tests: one has all that share servers, a file is not split."""
     for item in items:
