@@ -12,14 +12,6 @@ settings.register_profile("explore")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Where two processes share the tests: one has all that share servers, a file is not split."""
-    for item in items:
-        servers = item.path.parent.name == "server"
-        item.add_marker(pytest.mark.xdist_group("servers" if servers else str(item.path)))
-
-
 def pytest_terminal_summary(terminalreporter):
     """What tests have measured and recorded as such."""
     for report in terminalreporter.getreports("passed"):
