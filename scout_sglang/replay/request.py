@@ -52,6 +52,10 @@ class LabRequest:
         self.extend_end = 0
         self.finished_reason: str | None = None
 
+    def __repr__(self) -> str:
+        """Alike on all ranks: SGLang's consensus checker compares what calls were given."""
+        return f"LabRequest(rid={self.rid!r})"
+
     def finished(self) -> bool:
         return self.finished_reason is not None
 
