@@ -44,7 +44,15 @@ def test_a_queued_request_can_be_aborted(url):
     assert support.abort_in_queue(url) == "abort"
 
 
-def test_after_a_flush_the_cache_is_empty_and_answers_are_the_same(url):
+@pytest.fixture
+def no_warmup(url):
+    """Nothing comes back by itself meanwhile."""
+    support.post(url, "/scout/config", {"warmup": False})
+    yield
+    support.post(url, "/scout/config", {"warmup": True})
+
+
+def test_after_a_flush_the_cache_is_empty_and_answers_are_the_same(url, no_warmup):
     prompt = list(range(2000, 2500))
     first = support.generate(url, prompt)
     assert support.generate(url, prompt)["meta_info"]["cached_tokens"] == 499
