@@ -1,11 +1,11 @@
 """``python -m evals.warmup_foreground``: what do warm-ups cost calls that gain nothing from them?
 
 Two servers, warm-ups on and off, get the same requests in turn, block by block; which goes first
-alternates. Before each measured call an agent's call sets off a warm-up of the next agent's
-anchor, and the measured call, a prompt that nobody has sent before, comes in the midst of it. The
-server that is not measured is at rest. A second run adds to the calls of the first. Printed: mean
-and 95th percentile of the time to first token, and bootstrap intervals of the ratio on/off, pairs
-drawn together.
+alternates. Memory holds one anchor, so an agent's call sets off a warm-up of the next agent's, and
+the measured call, a prompt that nobody has sent before, comes in the midst of that, after a random
+delay. Then the server comes to rest, so that the next agent's call uses what was warmed: or else
+the agents would back off and nothing would be in progress. The server that is not measured is at
+rest. A second run adds to the calls of the first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ import numpy as np
 from evals.server import Server
 
 ANCHOR = 700
+TASK = 40
+LATEST = 0.15
+"""Seconds after an agent's call: by then most of a warm-up is still to come."""
 DRAWS = 10_000
+COUNTED = (
+    *("pieces_sent", "pieces_yielded", "tokens_prefilled", "tokens_used", "tokens_wasted"),
+    *("seconds", "foreground_delayed", "foreground_delay_ms"),
+)
 
 
 class Pair(NamedTuple):
@@ -52,11 +59,12 @@ def main() -> int:
     path = args.out / "warmup_foreground.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     pairs = [Pair(*pair) for pair in before.get("ttft_s", ())]
-    capacity = max(args.prompt, ANCHOR) + ANCHOR + 200  # a stranger pushes an anchor out
+    capacity = max(args.prompt, ANCHOR + TASK) + 200
     with _server(args, True, capacity) as on, _server(args, False, capacity) as off:
         more, pieces = measure(on.url, off.url, args, len(pairs))
     pairs += more
-    pieces = {name: n + before.get("warmup", {}).get(name, 0) for name, n in pieces.items()}
+    earlier = before.get("warmup", {})
+    pieces = {name: round(n + earlier.get(name, 0), 3) for name, n in pieces.items()}
     mean, p95 = intervals(pairs)
     result = {
         "requests": len(pairs),
@@ -68,9 +76,12 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     means = 1000 * np.array(pairs).mean(axis=0)
-    print(f"{len(pairs)} calls on each server, {pieces['pieces_sent']:.0f} pieces sent; mean TTFT")
-    print(f"{means[0]:.0f} ms with warm-ups, {means[1]:.0f} without;")
-    print(f"{pieces['foreground_delayed']:.0f} calls came while a piece ran")
+    each = 1000 * pieces["seconds"] / max(1, pieces["pieces_sent"])
+    print(
+        f"{len(pairs)} calls on each server, {pieces['pieces_sent']:.0f} pieces sent of {each:.1f}"
+    )
+    print(f"ms; {pieces['foreground_delayed']:.0f} calls came while a piece ran; mean TTFT")
+    print(f"{means[0]:.1f} ms with warm-ups, {means[1]:.1f} without")
     for name, found in (("mean", mean), ("p95", p95)):
         print(
             f"TTFT {name}, on / off: {found.ratio:.3f}, 95 % interval {found.low:.3f} to "
@@ -80,19 +91,21 @@ def main() -> int:
 
 
 def measure(on: str, off: str, args: Any, first: int) -> tuple[list[Pair], dict[str, float]]:
-    """The measured calls of both servers from number ``first`` on, and the warm-up's numbers."""
+    """The measured calls of both servers from number ``first`` on, and what warm-ups did amid."""
     calls = [Caller(on, args.prompt), Caller(off, args.prompt)]
     for caller in calls:
         caller.learn()
+    before = calls[0].state()
     found: list[list[float]] = [[], []]
     began, block = time.monotonic(), 0
     while first + len(found[0]) < args.requests and time.monotonic() < began + args.seconds:
         for which in ((0, 1), (1, 0))[block % 2]:
             for number in range(args.block):
                 found[which].append(calls[which].measured(first + block * args.block + number))
-            calls[which].settle()
         block += 1
-    return [Pair(*pair) for pair in zip(*found, strict=True)], calls[0].state()
+    after = calls[0].state()
+    counted = {name: round(after[name] - before[name], 3) for name in COUNTED}
+    return [Pair(*pair) for pair in zip(*found, strict=True)], counted
 
 
 def intervals(pairs: list[Pair], seed: int = 0) -> tuple[Interval, Interval]:
@@ -131,12 +144,15 @@ class Caller:
         """Seconds to the first token of a stranger's call that comes amid a warm-up."""
         self._agent()
         rng = np.random.default_rng((1, number))
-        time.sleep(float(rng.uniform(0.0, 0.15)))
+        time.sleep(float(rng.uniform(0.0, LATEST)))
         ids = rng.integers(10, 5000, self.prompt).tolist()
-        return self._send(ids, {"agent": f"stranger {number}", "session": f"once {number}"})
+        first = self._send(ids, {"agent": f"stranger {number}", "session": f"once {number}"})
+        self.settle()
+        return first
 
     def settle(self) -> None:
         """Wait until the server is at rest."""
+        time.sleep(0.2)
         while not self.state()["resting"]:
             time.sleep(0.2)
 
@@ -148,7 +164,7 @@ class Caller:
     def _agent(self) -> None:
         agent, session = self.turn % 2, self.turn // 4
         anchor = np.random.default_rng((2, agent)).integers(10, 5000, ANCHOR).tolist()
-        task = np.random.default_rng((3, self.turn)).integers(10, 5000, 40).tolist()
+        task = np.random.default_rng((3, self.turn)).integers(10, 5000, TASK).tolist()
         self._send(anchor + task, {"agent": "AB"[agent], "session": f"pair {session}"})
         self.turn += 1
 
