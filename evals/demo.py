@@ -182,15 +182,20 @@ def describe(workload: Workload, run: Run, tokenizer: Tokenizer, capacity: int) 
     }
 
 
-def compare(options: argparse.Namespace, console: Console) -> dict[str, Any]:
-    """Run all policies; returns what goes into demo.json."""
-    workload = build_workload(
+def workload_of(options: argparse.Namespace) -> Workload:
+    """The calls that the options ask for."""
+    return build_workload(
         load_team(),
         seed=options.seed,
         routing=options.routing,
         sessions=options.sessions,
         sessions_live=options.sessions_live,
     )
+
+
+def compare(options: argparse.Namespace, console: Console) -> dict[str, Any]:
+    """Run all policies; returns what goes into demo.json."""
+    workload = workload_of(options)
     tokenizer = Tokenizer(options.model_path)
     prompts = dry_prompts(workload, tokenizer, options.max_tokens)
     needed = working_set(as_paths(prompts), [call.session for call in workload.calls])

@@ -31,8 +31,6 @@ import numpy as np
 from evals import demo
 from evals.app.client import request_body
 from evals.app.footprint import as_paths, working_set
-from evals.app.team import load_team
-from evals.app.workload import build_workload
 from evals.server import Server
 
 READ = {"/scout": 2.0, "/metrics": 5.0}
@@ -83,13 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def requests(options: argparse.Namespace) -> tuple[list[bytes], int]:
     """The demo's calls as bodies, with stand-ins for the answers in their histories, and the size
     of the cache in tokens."""
-    workload = build_workload(
-        load_team(),
-        seed=options.seed,
-        routing=options.routing,
-        sessions=options.sessions,
-        sessions_live=options.sessions_live,
-    )
+    workload = demo.workload_of(options)
     prompts = demo.dry_prompts(workload, demo.Tokenizer(options.model_path), options.max_tokens)
     needed = working_set(as_paths(prompts), [call.session for call in workload.calls])
     answer = " ".join(["answer"] * options.max_tokens)

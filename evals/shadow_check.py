@@ -24,8 +24,7 @@ from typing import Any
 from evals import demo
 from evals.app.client import Run, drive
 from evals.app.footprint import as_paths, working_set
-from evals.app.team import load_team
-from evals.app.workload import Workload, build_workload
+from evals.app.workload import Workload
 from evals.server import Server
 
 SERVED: dict[str, dict[str, Any] | None] = {
@@ -60,13 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def demo_workload(options: Namespace) -> tuple[Workload, int]:
     """The demo's workload, and the size of its cache in tokens."""
-    workload = build_workload(
-        load_team(),
-        seed=options.seed,
-        routing=options.routing,
-        sessions=options.sessions,
-        sessions_live=options.sessions_live,
-    )
+    workload = demo.workload_of(options)
     prompts = demo.dry_prompts(workload, demo.Tokenizer(options.model_path), options.max_tokens)
     needed = working_set(as_paths(prompts), [call.session for call in workload.calls])
     return workload, demo.cache_size(prompts, needed, options)
